@@ -69,6 +69,9 @@ export class ReconnectingRuntime implements Runtime {
   get placesRuns(): boolean {
     return this.connected?.placesRuns ?? false;
   }
+  get pullsEachStart(): boolean {
+    return this.connected?.pullsEachStart ?? false;
+  }
   get listsSome(): boolean {
     return this.connected?.listsSome ?? false;
   }

@@ -235,6 +235,8 @@ export interface Runtime {
   readonly capacity: Capacity;
   /** The engine queues and places runs by itself: every waiting run is passed on to it. Default: false. */
   readonly placesRuns?: boolean;
+  /** Each start asks the registry for the image, so the credentials of a sandbox stay until it is deleted. Default: false. */
+  readonly pullsEachStart?: boolean;
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
   /** `openFiles`: the largest `nofile` limit of the kernel, if known. */

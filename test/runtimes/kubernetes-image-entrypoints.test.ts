@@ -68,7 +68,7 @@ describe('the entrypoint of an image, for a command in a Pod', () => {
     const registry = await serve({ ...own, manifest: index, digest: digestOf(index), blobs });
     const { complete } = makeReader();
     expect(await complete(`${registry.host}/team/app:1`)).toMatchObject({
-      ...{ image: `${registry.host}/team/app@${own.digest}`, entrypoint: ENTRYPOINT },
+      ...{ image: `${registry.host}/team/app@${digestOf(index)}`, entrypoint: ENTRYPOINT },
     });
     const foreign = await serve(await imageWith({ architecture: 'riscv64' }));
     expect(await makeReader().refusal(`${foreign.host}/team/app:1`)).toBe(

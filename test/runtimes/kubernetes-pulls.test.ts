@@ -24,6 +24,7 @@ import { forwardInto } from '../crash/support/forward-into-node.js';
 /** The directory of a cluster whose nodes are network namespaces of this machine. */
 const PARTS = process.env['SANDKEEP_TEST_CLUSTER_PARTS'];
 const credentials = { username: 'puller', password: 'canary-of-the-registry' };
+const running = { wait_for: 'running', wait_timeout: 60 };
 const registryFields = { mode: 'inline', ...credentials };
 
 if (PARTS === undefined) {
@@ -119,6 +120,28 @@ if (PARTS === undefined) {
       expect((await namespace.podsOf(id)).map(({ metadata }) => metadata!.uid)).toEqual([
         before!.metadata!.uid,
       ]);
+    });
+
+    test('is that of the next start after its tag moved, with an event, and with the credentials of the create', async () => {
+      const older = (registry.image = await imageWith('before')).digest;
+      const named = { runtime: { cmd: ['sleep', '600'], entrypoint: [] } };
+      const byDigest = { runtime: { cmd: ['wait'] } };
+      const ids = await Promise.all([create('by-tag', named), create('by-digest', byDigest)]);
+      for (const id of ids)
+        expect((await untilStatus(client, id, 'running')).body).toMatchObject({ image_digest: older });
+      const newer = (registry.image = await imageWith('after')).digest;
+      for (const id of ids) await client.post(`/v1/sandboxes/${id}/stop`, {});
+      const restarted = ids.map(async (id) => {
+        await untilStatus(client, id, 'stopped');
+        const { body } = await client.post(`/v1/sandboxes/${id}/start`, {}, running);
+        expect([body.status, body.image_digest], JSON.stringify(body)).toEqual(['running', newer]);
+        const query = { event_type: 'sandbox_image_moved', resource_id: id };
+        expect((await client.get('/v1/events', query)).body.data).toMatchObject([
+          { payload: { previous_digest: older, digest: newer, disk: 'replaced' } },
+        ]);
+        await client.delete(`/v1/sandboxes/${id}`);
+      });
+      await Promise.all(restarted);
     });
 
     test('fails a start that may not read it, and leaves no Pod and no Secret', async () => {

@@ -321,6 +321,82 @@ describeKubernetes('the kubernetes runtime', () => {
     await until(secrets, (found) => found.length === 0);
   });
 
+  test('gives secret variables to every command, by a Secret that exists until the container has started', async () => {
+    const secret = 'correct horse battery';
+    const env = [
+      { key: 'TOKEN', value: 'replaced', secret: true },
+      { key: 'TOKEN', value: secret, secret: true },
+      { key: 'TWO', value: 'one $(TOKEN)\ntwo $$ lines', secret: true },
+      { key: 'PLAIN', value: '$(TOKEN)' },
+    ];
+    const runtime = command('sh', '-c', 'echo "$TOKEN, $TWO, $PLAIN"; sleep 600');
+    const registry = { mode: 'inline', username: 'user', password: 'of the registry' };
+    const { body, text } = await client.post(
+      '/v1/sandboxes',
+      request('keeps', { env, runtime, registry }),
+      running,
+    );
+    expect(body.status, text).toBe('running');
+    const masked = { value: '***', secret: true };
+    expect(body.spec.env).toEqual([
+      { key: 'TOKEN', ...masked },
+      { key: 'TWO', ...masked },
+      { key: 'PLAIN', value: '$(TOKEN)' },
+    ]);
+    const { core, namespace: name } = namespace;
+    const inCluster = async () => {
+      const [secrets, pods, events] = await Promise.all([
+        core.listNamespacedSecret({ namespace: name, labelSelector: `sandkeep.dev/sandbox=${body.id}` }),
+        namespace.podsOf(body.id),
+        core.listNamespacedEvent({ namespace: name }),
+      ]);
+      return { secrets: secrets.items, text: JSON.stringify([pods, events.items]) };
+    };
+    const shows = (where: string) =>
+      [secret, Buffer.from(secret).toString('base64')].some((value) => where.includes(value));
+    const exec = async (id: string, more: Record<string, unknown> = {}) =>
+      (
+        await client.post(`/v1/sandboxes/${id}/exec`, {
+          ...{ cmd: 'sh', args: ['-c', 'echo "$TOKEN, $TWO, $PLAIN"'], ...more },
+        })
+      ).body.stdout;
+    for (const start of ['first', 'second']) {
+      expect(shows((await inCluster()).text)).toBe(false);
+      await until(inCluster, ({ secrets }) => secrets.length === 0);
+      expect(await exec(body.id), start).toBe(`${secret}, one $(TOKEN)\ntwo $$ lines, $(TOKEN)\n`);
+      expect(await exec(body.id, { mask_secrets: true })).toBe('***, ***\n***, $(TOKEN)\n');
+      if (start === 'second') break;
+      const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs?mask_secrets=true`);
+      let log = '';
+      for await (const { data } of events) {
+        log += data.text ?? '';
+        if (log.includes('$(TOKEN)')) break;
+      }
+      expect(log, start).toBe('***, ***\n***, $(TOKEN)\n');
+      await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 60 });
+      await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running', wait_timeout: 60 });
+    }
+    await client.delete(`/v1/sandboxes/${body.id}`);
+  });
+
+  test('ends a start that a LimitRange of the cluster refuses, in its words', async () => {
+    const { core, namespace: name } = namespace;
+    const limits = [{ type: 'Container', max: { memory: '96Mi' } }];
+    await core.createNamespacedLimitRange({
+      namespace: name,
+      body: { metadata: { name: 'of-operator' }, spec: { limits } },
+    });
+    const large = request('too-large', { resources: { vcpus: 1, memory_mib: 128 } });
+    const { body } = await client.post('/v1/sandboxes', large, { start: true });
+    const failed = await untilStatus(client, body.id, 'failed');
+    expect(failed.body).toMatchObject({ stop_reason: 'start_failed', started_at: null });
+    expect(failed.body.last_failure_message).toMatch(
+      /^the cluster refused the Pod: .*maximum memory usage per Container is 96Mi, but limit is 128Mi/,
+    );
+    await core.deleteNamespacedLimitRange({ name: 'of-operator', namespace: name });
+    await client.delete(`/v1/sandboxes/${body.id}`);
+  });
+
   test('shows the words of the scheduler while no node has room, and starts when there is', async () => {
     const { vcpus } = service.runtime.bounds;
     const large = (name: string) => request(name, { resources: { vcpus, memory_mib: 64 } });

@@ -14,7 +14,7 @@ function makePod(bandwidthMbits: number, more: Partial<RunSpec> = {}) {
   };
   return podOf(run, {
     ...{ instanceId: 'instance', architecture: 'amd64', programs: { name: 'programs' } },
-    ...{ pullSecret: undefined, runtimeClass: undefined, restrictedRuntimeClass: undefined },
+    ...{ secretNames: {}, runtimeClass: undefined, restrictedRuntimeClass: undefined },
     ...{
       defaultDiskMib: 0,
       nodeImages: [],

@@ -165,7 +165,7 @@ export const CATALOGUE = {
   sandbox_image_moved: event(
     'sandbox',
     SYSTEM,
-    'A sandbox started, and the tag of its image leads to another image than the one of its last start. The disk is `kept` with the previous image, or `replaced` by a new one of the new image (`pull_policy: always`).',
+    'A sandbox started, and the tag of its image leads to another image than the one of its last start. The disk is `kept` with the previous image, or `replaced` by a new one of the new image (`pull_policy: always`, and each start on Kubernetes).',
     { ...run, previous_digest: Nullable(text), digest: text, disk: text },
   ),
   sandbox_started: event(

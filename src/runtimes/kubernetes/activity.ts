@@ -92,16 +92,21 @@ async function readContainers(
   const names = new Map(pods.flatMap((pod) => (containerIdOf(pod) ? [[containerIdOf(pod)!, pod]] : [])));
   const text = (await readProxied(cluster, node, 'metrics/cadvisor')) ?? '';
   const found = new Map<string, Activity>();
+  const memory = new Map<string, number>();
   for (const [, figure, path, value, millis] of text.matchAll(FIGURE)) {
     const name = names.get(CONTAINER_ID.exec(path!)?.[1] ?? '')?.metadata!.name;
     if (name === undefined) continue;
-    const before = found.get(name) ?? { cpuMicros: 0 };
-    if (figure === 'memory_working_set_bytes') found.set(name, { ...before, memoryBytes: Number(value) });
+    if (figure === 'memory_working_set_bytes') memory.set(name, Number(value));
     else {
       // One line for all processors, or one for each.
-      const cpuMicros = before.cpuMicros + Number(value) * 1_000_000;
-      found.set(name, { ...before, cpuMicros, ...measured(Number(millis)) });
+      const cpuMicros = (found.get(name)?.cpuMicros ?? 0) + Number(value) * 1_000_000;
+      found.set(name, { cpuMicros, ...measured(Number(millis)) });
     }
+  }
+  // Before the first measurement of a container its memory is zero, and there is no line of its processor time.
+  for (const [name, activity] of found) {
+    const memoryBytes = memory.get(name);
+    if (memoryBytes !== undefined) found.set(name, { ...activity, memoryBytes });
   }
   return found;
 }

@@ -1,5 +1,6 @@
 import type { V1Pod } from '@kubernetes/client-node';
 import type { Holding } from '../runtime.js';
+import { imageDigestOf } from './image-digest.js';
 import { FINALIZER, ORG_LABEL, RUN_LABEL, SANDBOX_LABEL } from './names.js';
 import type { PodState } from './pod-state.js';
 
@@ -35,10 +36,14 @@ export function holdingOf(pod: V1Pod, state: PodState): Holding {
       return { ...ids, ...none, state: 'prepared', finishedAt, failure, keepsRecord };
     }
     case 'running':
-      return { ...ids, ...none, state: 'running', startedAt: state.startedAt };
+      return {
+        ...{ ...ids, ...none, state: 'running', startedAt: state.startedAt },
+        imageDigest: imageDigestOf(pod),
+      };
     case 'ended': {
       const { startedAt, finishedAt, exit, failure } = state;
-      return { ...ids, state: 'exited', startedAt, finishedAt, exit, failure, keepsRecord };
+      const imageDigest = imageDigestOf(pod);
+      return { ...ids, state: 'exited', startedAt, finishedAt, exit, failure, imageDigest, keepsRecord };
     }
   }
 }

@@ -16,7 +16,9 @@ import { StartRefusedError, type Run, type RunSpec } from '../runtime.js';
 
 interface KnownImage {
   entrypoint: string[];
-  /** With the digest of the manifest for the platform of the nodes. */
+  /**
+   * With the digest of the tag, also for an index: the nodes choose their platform, and name all Pods of an image by one digest.
+   */
   name: string;
 }
 
@@ -103,7 +105,7 @@ export class ImageEntrypoints {
     const { body } = await session.request(`blobs/${config.digest}`);
     const counted = pull.count(body, () => undefined);
     const bytes = await readAll(verified(counted, config, atOnce), MAX_DOCUMENT_BYTES);
-    return { entrypoint: readEntrypoint(bytes, architecture), name: nameOf(reference, found.digest) };
+    return { entrypoint: readEntrypoint(bytes, architecture), name: nameOf(reference, digest) };
   }
 }
 

@@ -15,6 +15,7 @@ import {
   SANDBOX_LABEL,
   userLabels,
 } from './names.js';
+import { variableKey, type SecretNames } from './start-secrets.js';
 import type { AccessChoice } from './volume-choices.js';
 import { claimMounts, claimVolumes, mountAffinity, mountLabels, openingContainers } from './volume-mounts.js';
 
@@ -33,7 +34,7 @@ export interface PodOptions {
   /** The processor, in the words of Kubernetes. */
   architecture: string;
   programs: V1Volume;
-  pullSecret: string | undefined;
+  secretNames: SecretNames;
   runtimeClass: string | undefined;
   restrictedRuntimeClass: string | undefined;
   defaultDiskMib: number;
@@ -47,6 +48,7 @@ export interface PodOptions {
 
 export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOptions): V1Pod {
   const { labels, annotations } = userLabels(spec.labels);
+  const { pull } = options.secretNames;
   const runtimeClass =
     (spec.securityProfile === 'restricted' ? options.restrictedRuntimeClass : undefined) ??
     options.runtimeClass;
@@ -89,7 +91,7 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
         tolerationSeconds: NODE_LOST_SECS,
       })),
       ...(runtimeClass === undefined ? {} : { runtimeClassName: runtimeClass }),
-      ...(options.pullSecret === undefined ? {} : { imagePullSecrets: [{ name: options.pullSecret }] }),
+      ...(pull === undefined ? {} : { imagePullSecrets: [{ name: pull }] }),
       ...(affinity === undefined ? {} : { affinity }),
       ...(initContainers.length === 0 ? {} : { initContainers }),
       containers: [main],
@@ -127,7 +129,7 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
       ...(hasFiles(spec) ? { awaited: START_FILE } : {}),
       ...(appendsPath(spec) ? { appendedPath: SCRIPTS_DIRECTORY } : {}),
     }).map(literal),
-    env: envOf(spec),
+    env: envOf(spec, options.secretNames.variables),
     // The node would make a missing directory for root, and no command could begin after its removal.
     ...(spec.workdir === null ? {} : { workingDir: '/' }),
     // A shell or interpreter without a script would end without standard input.
@@ -168,12 +170,13 @@ function commandOf({ cmd, entrypoint }: RunSpec): string[] {
   return cmd === null || cmd.length === 0 ? [] : [...(entrypoint ?? []), ...cmd];
 }
 
-/** The last value of a name counts. */
-function envOf({ env }: RunSpec): V1EnvVar[] {
-  return [...new Map(env.map(({ key, value }) => [key, value]))].map(([name, value]) => ({
-    name,
-    value: literal(value),
-  }));
+/** The last value of a name counts. Secret values are in the Secret `secret`: everybody who lists Pods can read their fields. */
+function envOf(spec: RunSpec, secret: string | undefined): V1EnvVar[] {
+  return [...new Map(spec.env.map((variable) => [variable.key, variable])).values()].map((variable) => {
+    const { key: name, value } = variable;
+    if (variable.secret !== true) return { name, value: literal(value) };
+    return { name, valueFrom: { secretKeyRef: { name: secret!, key: variableKey(spec, name) } } };
+  });
 }
 
 /** Kubernetes replaces `$(NAME)` in commands and environments. */

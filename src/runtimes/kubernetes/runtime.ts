@@ -39,7 +39,7 @@ import { KILL_SECS, PodEnds } from './pod-ends.js';
 import { stateOf } from './pod-state.js';
 import { populatePod } from './populate-pod.js';
 import { PodPrograms } from './programs.js';
-import { PullSecrets } from './pull-secrets.js';
+import { StartSecrets, type SecretNames } from './start-secrets.js';
 import { WatchCache } from './watch-cache.js';
 
 export interface KubernetesOptions extends ClusterAddress {
@@ -82,10 +82,11 @@ const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' 
 export class KubernetesRuntime implements Runtime {
   readonly name = 'kubernetes';
   readonly listsSome = true;
+  readonly pullsEachStart = true;
   readonly description: string;
   readonly machine: string;
   private readonly guests: PodGuests;
-  private readonly secrets: PullSecrets;
+  private readonly secrets: StartSecrets;
   private readonly ends: PodEnds;
   private readonly entrypoints: ImageEntrypoints;
   private readonly holdings = new WeakMap<V1Pod, Holding>();
@@ -112,7 +113,7 @@ export class KubernetesRuntime implements Runtime {
       if (!pod) throw new Error(`the Pod ${name} is gone`);
       return { place: placeOf(pod), addedPath: addedPathOf(pod), workdir: workdirIn(pod) };
     });
-    this.secrets = new PullSecrets(cluster, instanceId, namespaces);
+    this.secrets = new StartSecrets(cluster, instanceId, namespaces);
     this.ends = new PodEnds(cluster, pods, nodes);
     this.entrypoints = new ImageEntrypoints(
       options.registry,
@@ -182,7 +183,8 @@ export class KubernetesRuntime implements Runtime {
 
   get capabilities(): ReadonlySet<Capability> {
     return new Set<Capability>([
-      ...(['disk_size', 'tmpfs', 'scripts', 'patches', 'registry_credentials'] as const),
+      ...(['disk_size', 'tmpfs', 'scripts', 'patches'] as const),
+      ...(['registry_credentials', 'secret_env'] as const),
       ...(this.readsActivity ? (['idle_timeout'] as const) : []),
       ...(this.options.registry ? (['image_entrypoint'] as const) : []),
       ...(this.volumes?.capabilities ?? []),
@@ -227,8 +229,8 @@ export class KubernetesRuntime implements Runtime {
     if (signal.aborted) return;
     // The policy and the Secret stay until the list has the Pod.
     const startPod = async () =>
-      this.secrets.around(run, async (pullSecret) => {
-        await this.namespaces.whenSettled(namespace, async () => this.create({ ...run, spec }, pullSecret));
+      this.secrets.around(run, async (secretNames) => {
+        await this.namespaces.whenSettled(namespace, async () => this.create({ ...run, spec }, secretNames));
         await this.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
       });
     try {
@@ -349,14 +351,14 @@ export class KubernetesRuntime implements Runtime {
     await this.network.policies?.sweep((name) => this.pods.get(name) !== undefined);
   }
 
-  private async create(run: Run, pullSecret: string | undefined): Promise<void> {
+  private async create(run: Run, secretNames: SecretNames): Promise<void> {
     const { core } = this.cluster;
     const namespace = this.namespaces.of(run.orgId);
     const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
     const { cpuOvercommit = 1, bandwidthMbits = 0 } = this.options;
     const body = podOf(run, {
       ...{ instanceId: this.instanceId, architecture: this.programs.architecture },
-      ...{ programs: this.programs.volume, pullSecret, defaultDiskMib, nodeImages },
+      ...{ programs: this.programs.volume, secretNames, defaultDiskMib, nodeImages },
       ...{
         runtimeClass,
         restrictedRuntimeClass,

@@ -52,7 +52,7 @@ interface Recorded {
  * has no effect.
  */
 export async function recordObservations(
-  ctx: Pick<Context, 'now'>,
+  ctx: Pick<Context, 'now'> & Partial<Pick<Context, 'runtime'>>,
   tx: EventSql,
   observations: readonly Observation[],
 ): Promise<RunChange[]> {
@@ -88,7 +88,7 @@ export async function recordObservations(
     recorded.map(({ sandbox }) => sandbox),
   );
   // The image is there, so the registry credentials are no longer needed.
-  if (started.length > 0) await deleteSecretsOf(batch, started, REGISTRY);
+  if (started.length > 0 && !ctx.runtime?.pullsEachStart) await deleteSecretsOf(batch, started, REGISTRY);
   await recordEvents(
     batch,
     recorded.flatMap(({ events }) => events),
