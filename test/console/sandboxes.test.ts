@@ -212,13 +212,34 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByLabel('labels').last().fill('note="a, b", team=ml');
     await page.getByText('All other fields').click();
     await page.getByLabel(/^env/).fill('LIST="1,2"');
+    for (const place of [1, 2]) {
+      await page.getByRole('button', { name: 'Add a secret variable' }).click();
+      await page.getByLabel(`Name of secret variable ${place}`).fill(`TOKEN_${place}`);
+      await page.getByLabel(`Value of secret variable ${place}`).fill(`hidden-${place}`);
+    }
+    await expectPresentable(page, 'create-secret-variables');
+    await page.getByRole('button', { name: 'Remove secret variable 1' }).click();
+    // A change of the other variables leaves the secret one as it is.
+    await page.getByLabel(/^env/).fill('LIST="1,2", MODE=quiet');
+    await page.getByRole('button', { name: 'curl, CLI, SDK' }).click();
+    const lines = await page.getByRole('dialog').innerText();
+    expect(lines).toContain('the secret variable TOKEN_2');
+    expect(lines).toContain('{"key":"TOKEN_2","value":"***","secret":true}');
+    expect(lines).not.toContain('hidden');
+    await page.getByRole('button', { name: 'Form', exact: true }).click();
+    expect(await page.getByLabel(/^env/).inputValue()).toBe('LIST="1,2", MODE=quiet');
     await page.getByRole('button', { name: 'Create', exact: true }).last().click();
     await page.getByRole('heading', { level: 1, name: 'quoted' }).waitFor();
     const { body } = await client.get('/v1/sandboxes/by-name/quoted');
     expect(body.spec).toMatchObject({
       labels: { note: 'a, b', team: 'ml' },
-      env: [{ key: 'LIST', value: '1,2' }],
+      env: [
+        { key: 'LIST', value: '1,2' },
+        { key: 'MODE', value: 'quiet' },
+        { key: 'TOKEN_2', secret: true },
+      ],
     });
+    expect(JSON.stringify(body)).not.toContain('hidden');
     await create('other');
     await page.goto('/console/');
     await page.getByRole('link', { name: 'other' }).waitFor();

@@ -1,4 +1,4 @@
-import type { SandboxMetricsSample } from '../lib/api-types';
+import type { SandboxMetricsSample } from '../lib/api-types.js';
 
 /** The lines of the use of a sandbox. Null: not measured. `received` and `sent`: in bytes a second. */
 export interface Rates {

@@ -1,6 +1,8 @@
-import { formatLabels, formatPairs, parseLabels, parsePairs } from '../lib/labels';
+import { formatLabels, parseLabels } from '../lib/labels';
 import { Field } from '../parts/field';
 import fields from './create-fields.json';
+import { plainText, withPlainText } from './env-entries';
+import { SecretVariables } from './secret-variables';
 
 type FormField = (typeof fields)[number] & {
   choices?: readonly unknown[];
@@ -31,6 +33,7 @@ export function CreateForm({ value, change }: { value: Body; change: (value: Bod
       <details>
         <summary>All other fields</summary>
         <div class="form-grid">{fields.filter((field) => !isFirst(field)).map(inputOf)}</div>
+        <SecretVariables env={value['env']} change={(env) => change(withValue(value, ['env'], env))} />
         <p>
           <small>The JSON also takes mounts, files, networks and other fields of the API reference.</small>
         </p>
@@ -72,7 +75,7 @@ function Input({ field, value, change }: InputProps) {
           placeholder={field.default === undefined ? PLACEHOLDERS[field.kind] : String(field.default)}
           spellcheck={false}
           defaultValue={textOf(field, value)}
-          onChange={({ currentTarget }) => change(valueOf(field, currentTarget.value))}
+          onChange={({ currentTarget }) => change(valueOf(field, currentTarget.value, value))}
         />
       )}
     </Field>
@@ -88,17 +91,16 @@ const PLACEHOLDERS: Record<string, string> = {
 function textOf({ kind }: FormField, value: unknown): string {
   if (value === undefined || value === null) return '';
   if (kind === 'labels') return formatLabels(value as Record<string, unknown>);
-  if (kind === 'variables') {
-    return formatPairs((value as { key: string; value: string }[]).map(({ key, value }) => [key, value]));
-  }
+  if (kind === 'variables') return plainText(value);
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
-function valueOf({ kind }: FormField, text: string): unknown {
+function valueOf({ kind }: FormField, text: string, before: unknown): unknown {
+  // Secret entries have fields of their own.
+  if (kind === 'variables') return withPlainText(before, text);
   if (text === '') return undefined;
   if (kind === 'number') return Number(text);
   if (kind === 'labels') return parseLabels(text);
-  if (kind === 'variables') return parsePairs(text).map(([key, value]) => ({ key, value }));
   return kind === 'words' ? wordsOf(text) : text;
 }
 
