@@ -62,9 +62,11 @@ describeDocker('the capabilities of the systemd unit', () => {
     });
     expect(Number(sized.stdout.trim().split(/ +/)[1]), sized.stdout).toBeGreaterThan(1_900);
     await client.delete(`/v1/sandboxes/${body.id}`);
+    // The list is empty before the engine is.
+    const containers = ['ps', '--all', '--quiet', '--filter', `label=dev.sandkeep.sandbox=${body.id}`];
     await until(
-      async () => client.get('/v1/sandboxes'),
-      ({ body: list }) => list.data.length === 0,
+      () => Promise.resolve(spawnSync('docker', containers, { encoding: 'utf8' }).stdout),
+      (ids) => ids === '',
       60_000,
     );
     const file = join(folder, 'backup.tar.gz');
