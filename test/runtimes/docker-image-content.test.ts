@@ -185,7 +185,9 @@ describeDocker('images of docker sandboxes', () => {
     registry.intercept = (request) =>
       void (request.url = request.url!.replace(`/manifests/${image.digest}`, `/blobs/${image.digest}`));
     const { ensure } = makeImages();
-    expect((await ensure(`${registry.host}/team/app@${registry.image.digest}`)).id).toBe(image.config);
+    const { id } = await ensure(`${registry.host}/team/app@${registry.image.digest}`);
+    // The image store of containerd names an image by its list of platforms, the older store by its configuration.
+    expect([image.config, registry.image.digest]).toContain(id);
     registry.image = index('riscv64');
     expect(await refusal(ensure(`${registry.host}/team/app:1`, { pullPolicy: 'always' }))).toBe(
       'it does not exist for the platform of this machine',
