@@ -1,5 +1,5 @@
 import type Docker from 'dockerode';
-import { createHash } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { engineMessage, statusOf } from '../errors.js';
 import { checkLayer, type ImageBudget, type Step } from './layer-check.js';
@@ -25,15 +25,21 @@ export interface LoadOptions {
 /** Streams an image from its registry into the engine. Nothing is loaded unless every digest is right. */
 export async function loadImage(docker: Docker, content: ImageContent, options: LoadOptions): Promise<void> {
   const archive = Readable.from(writeArchive(content, options), { objectMode: false });
-  let broken: unknown;
-  archive.once('error', (error) => (broken = error));
-  try {
-    const progress = await docker.loadImage(archive, { quiet: true, abortSignal: options.signal });
+  const { signal } = options;
+  const broken = new Promise<never>((_, reject) => {
+    archive.once('error', reject);
+    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
+  });
+  const load = async () => {
+    const progress = await docker.loadImage(archive, { quiet: true, abortSignal: signal });
     const failure = await readFailure(docker, progress);
     if (failure !== undefined) throw new PullError('engine', failure);
+  };
+  try {
+    // An engine that has begun its answer does not end it when the archive breaks.
+    await Promise.race([broken, load()]);
   } catch (error) {
-    // The client library ends the request when the archive breaks.
-    if (broken !== undefined) throw broken;
+    if (archive.errored) throw archive.errored;
     if (statusOf(error) === undefined) throw error;
     throw new PullError('engine', engineMessage(error), { cause: error });
   } finally {
@@ -51,17 +57,22 @@ async function readFailure(docker: Docker, progress: NodeJS.ReadableStream): Pro
   });
 }
 
-/** The format of `docker save`. The manifest comes last: the engine can use no archive without it. */
+/**
+ * The format of `docker save`. The manifest comes last: the engine can use no archive without it. The image store of containerd keeps what
+ * arrived of a broken archive under the names of its files, and refuses two writers of one name: no two archives share a name.
+ */
 async function* writeArchive(
   { name: imageName, config, layers }: ImageContent,
   { budget, openBlob, onSent, step }: LoadOptions,
 ): AsyncGenerator<Buffer> {
   const names = new Map<string, string>();
-  yield* file('config.json', config);
+  const archive = randomUUID();
+  const configName = `${archive}.json`;
+  yield* file(configName, config);
   for (const { digest, size, diffId } of layers) {
     const key = `${digest} ${diffId}`;
     if (names.has(key)) continue;
-    const name = `${names.size}.layer`;
+    const name = `${archive}-${names.size}.layer`;
     names.set(key, name);
     const blob = verified(await openBlob(digest), { digest, size }, step);
     yield tarHeader(name, size);
@@ -69,7 +80,7 @@ async function* writeArchive(
     yield tarPadding(size);
   }
   const Layers = layers.map(({ digest, diffId }) => names.get(`${digest} ${diffId}`));
-  const manifest = [{ Config: 'config.json', RepoTags: [imageName], Layers }];
+  const manifest = [{ Config: configName, RepoTags: [imageName], Layers }];
   yield* file('manifest.json', Buffer.from(JSON.stringify(manifest)));
   yield END_OF_ARCHIVE;
   onSent();
