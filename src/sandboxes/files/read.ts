@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { ApiError } from '../../http/errors.js';
 import type { FileStat } from '../../runtimes/guest/guest.js';
+import { cutError } from '../sessions/ended-error.js';
 import type { Visit } from '../sessions/entrance.js';
 import { untilEnded } from '../sessions/until-ended.js';
 import { absolutePath, kindOf } from './entry.js';
@@ -48,7 +49,16 @@ async function open(session: FileSession, path: string) {
   const chunks = bytesOf(session, handle, first, size ?? Infinity);
   const content = Readable.from(chunks, { objectMode: false, highWaterMark: CHUNK_BYTES });
   content.once('close', () => session.close());
+  cutWith(session.ended, content);
   return { content, size };
+}
+
+/** Also while the client reads nothing: then the content waits for it, and asks the guest for nothing. */
+function cutWith(ended: AbortSignal, content: Readable): void {
+  const cut = () => content.destroy(ended.reason === 'client_left' ? undefined : cutError(ended));
+  ended.addEventListener('abort', cut, { once: true });
+  content.once('close', () => ended.removeEventListener('abort', cut));
+  if (ended.aborted) cut();
 }
 
 /** A file that became shorter breaks the answer off, so that no client takes it for complete. */

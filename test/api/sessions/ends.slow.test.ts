@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
+import { get, type IncomingMessage } from 'node:http';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { FULL_ACCESS, type Access } from '../../../src/access/access.js';
@@ -178,6 +179,25 @@ describeDocker('a session in a sandbox ends', () => {
       await expectNothingLeft(id, mark);
       expect(await reasonsSince(before)).toEqual(['key_revoked']);
     }
+  });
+
+  test('when its key is revoked: a download that its client does not read', async () => {
+    const own = await make('download');
+    await (await enter(client, own)).run('sh', '-c', 'head -c 67108864 /dev/zero >/big');
+    const key = await keyWith({ scopes: ['sandboxes:exec'] });
+    const address = `${service.url}/v1/sandboxes/${own}/files/content?path=/big`;
+    const request = get(address, { headers: { authorization: `Bearer ${key.key}` } });
+    const [answer] = (await once(request, 'response')) as [IncomingMessage];
+    answer.pause();
+    await client.delete(`/v1/keys/${key.keyId}`);
+    const ends = await until(
+      () => eventsOf(own, 'sandbox_session_ended'),
+      (found) => found.some(({ kind }) => kind === 'files'),
+    );
+    expect(ends.find(({ kind }) => kind === 'files').reason).toBe('key_revoked');
+    answer.on('error', () => undefined).resume();
+    await new Promise((resolve) => answer.once('close', resolve));
+    expect(answer.complete).toBe(false);
   });
 
   test('when the sandbox loses the label of its key', async () => {
