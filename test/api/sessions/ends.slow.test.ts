@@ -5,7 +5,6 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { FULL_ACCESS, type Access } from '../../../src/access/access.js';
 import { createKey } from '../../../src/keys/create.js';
-import { addMillis, now } from '../../../src/lib/instant.js';
 import { AgentClient, type Refusal } from '../../support/agent-client.js';
 import type { Client } from '../../support/client.js';
 import { makeClient } from '../../support/client.js';
@@ -15,8 +14,8 @@ import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** The longest that a session may outlive its right, with the slack of a busy machine. */
-const SOON_MS = 3_000;
+/** The longest that a session may outlive its right, with the slack of a machine on which other tests run. */
+const SOON_MS = 10_000;
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
 describeDocker('a session in a sandbox ends', () => {
@@ -164,16 +163,15 @@ describeDocker('a session in a sandbox ends', () => {
   test.each(['revoked', 'expired', 'without the scope'])('when its key is %s', async (how) => {
     for (const through of [service, front]) {
       const before = await ended();
-      const expiresAt = how === 'expired' ? addMillis(now(), 4_000) : null;
-      const key = await keyWith({ scopes: ['sandboxes:exec'], expiresAt });
+      const key = await keyWith({ scopes: ['sandboxes:exec'] });
       const { channel, mark } = await begin({ ...key, url: through.url });
-      let at = performance.now();
-      if (how === 'expired') at += Math.max(Date.parse(expiresAt!) - Date.now(), 0);
+      const at = performance.now();
+      const change = async (to: string) =>
+        service.ctx.pool.query(`update api_keys set ${to} where id = $1`, [key.keyId]);
+      // Only now: the beginning takes any time on a busy machine.
+      if (how === 'expired') await change("expires_at = now() + interval '1 second'");
       else if (how === 'revoked') await client.delete(`/v1/keys/${key.keyId}`);
-      else
-        await service.ctx.pool.query("update api_keys set scopes = '{sandboxes:read}' where id = $1", [
-          key.keyId,
-        ]);
+      else await change("scopes = '{sandboxes:read}'");
       await channel.untilClosed();
       expect(performance.now() - at).toBeLessThan(SOON_MS);
       await expectNothingLeft(id, mark);
