@@ -9,7 +9,9 @@
 #define HAS_TTY 1
 #define MAY_LEAVE_CWD 2 /* its working directory is a default: without it, the command runs in the root directory */
 #define FEATURES 1 /* knows MAY_LEAVE_CWD */
+#ifndef SMALL_TABLES
 #define ARGUMENTS_MAX 16384
+#endif
 #define LIMITS_MAX 32
 #define LINGER 1000
 #define LINGER_OUTPUT (1 << 20) /* no pipe holds more */

@@ -35,8 +35,10 @@
 #define SET_ATIME 16
 #define SET_MTIME 32
 
+#ifndef SMALL_TABLES
 #define HANDLES 4096
 #define OWNER_HANDLES 1024
+#endif
 #define RECORD 36
 #define DEPTH 512
 

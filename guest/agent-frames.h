@@ -1,6 +1,8 @@
 /* Frames of the agent: the writer of answers, and the reader of the fields of requests. */
 #define HEADER 9
+#ifndef SMALL_TABLES
 #define FRAME_ROOM 262144
+#endif
 
 typedef struct {
   u8 *at;

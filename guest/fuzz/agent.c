@@ -23,13 +23,25 @@
 static long call6(long number, long a, long b, long c, long d, long e, long f);
 __attribute__((noreturn)) static void leave(int code);
 
+/* A record of a directory is less than twice as long as its entry, of which there are 16 KiB. */
+#define SMALL_TABLES
+#define FRAME_ROOM 32768
+#define CHANNELS 8
+#define STDIN_ROOM 512
+#define CHUNK 512
+#define HANDLES 16
+#define OWNER_HANDLES 6
+#define ARGUMENTS_MAX 24
 #include "../agent.c"
 
 static jmp_buf ended;
 static const uint8_t *input;
 static size_t left;
 static uint64_t random_state;
+/* No number comes twice, so that a use after the end of a descriptor is one of a number that is not open. */
+#define DESCRIPTORS 2048
 static int next_fd;
+static uint8_t is_open[DESCRIPTORS];
 static int next_pid;
 static long rounds;
 
@@ -52,6 +64,13 @@ static void require(int holds) {
   if (!holds) __builtin_trap();
 }
 
+static int open_fd(void) {
+  is_open[next_fd] = 1;
+  return next_fd++;
+}
+
+static void require_open(long fd) { require(fd >= 0 && fd < DESCRIPTORS && is_open[fd]); }
+
 static long fill(uint8_t *to, uint64_t room) {
   /* Seldom a whole buffer: the sanitizers make each byte slow. */
   if (room > 2048 && below(64) != 0) room = 2048;
@@ -61,26 +80,68 @@ static long fill(uint8_t *to, uint64_t room) {
   return (long)n;
 }
 
+/* The limits that the agent promises to keep. */
+static void check_tables(void) {
+  for (int i = 0; i < CHANNELS; i++) {
+    const Channel *c = &channels[i];
+    if (c->state == FREE) continue;
+    require(c->count <= STDIN_ROOM && c->first < STDIN_ROOM && c->input == inputs[i]);
+    for (int other = 0; other < i; other++) require(channels[other].state == FREE || channels[other].id != c->id);
+  }
+  for (int i = 0; i < HANDLES; i++) {
+    int owned = 0;
+    if (handles[i].fd < 0) continue;
+    require_open(handles[i].fd);
+    for (int other = 0; other < HANDLES; other++) owned += handles[other].fd >= 0 && handles[other].owner == handles[i].owner;
+    require(owned <= OWNER_HANDLES);
+  }
+}
+
 /*
  * The frames of an input: most inputs have a type, a channel, a length and a payload for each, which are put in frames here, so that the
- * fuzzer finds the requests at once. A frame may be long, and may be repeated, with an owner of its own each time: tables and buffers fill
+ * fuzzer finds the requests at once. A frame may be long, may lie about its length, and may be repeated, with an owner of its own each time: tables and buffers fill
  * up. The other inputs are the bytes of the stream, with lengths that may be wrong.
  */
 static uint8_t stream[1 << 20];
 
+/* Most owners, handles and counts are small, and most requests are valid, so that requests meet the tables that earlier ones have filled. */
+static void shape(uint8_t type, uint8_t *payload, size_t n, int time) {
+  if (type == FILES && n >= 5) {
+    payload[0] = payload[0] & 0x80 ? FILE_OPEN_DIR + payload[0] % 4 : payload[0] % 24;
+    payload[1] = (uint8_t)((payload[1] + time / 32) % 4);
+    payload[2] = payload[3] = payload[4] = 0;
+    if (payload[n - 1] < 192) payload[n - 1] = 0;
+    if (payload[0] < FILE_CLOSE || n < 9) return;
+    /* Handles are given from the end of the table. */
+    payload[5] = (uint8_t)(HANDLES + 1 - payload[5] % (payload[5] & 0x80 ? HANDLES + 2 : 4));
+    payload[6] = payload[7] = payload[8] = 0;
+  } else if (type == EXEC && n >= 14) {
+    payload[9] %= ARGUMENTS_MAX;
+    payload[11] %= 4;
+    payload[10] = payload[12] = 0;
+    payload[13] &= 3;
+  } else if (type == CONNECT && n >= 5) {
+    payload[4] = payload[4] % 8 == 0 ? payload[4] : (uint8_t)(4 + payload[4] % 2 * 2);
+  }
+}
+
 static size_t frames_of(const uint8_t *from, size_t n) {
   size_t used = 0;
   while (n >= 4) {
-    size_t payload = (size_t)from[2] | (size_t)(from[3] & 0x0f) << 8;
+    /* Mostly short, so that an input has many frames. */
+    size_t payload = from[3] & 0x40 ? (size_t)from[2] | (size_t)(from[3] & 0x0f) << 8 : from[2] & 0x3f;
     if (payload > n - 4) payload = n - 4;
-    size_t padded = from[3] & 0x80 && payload < 32768 ? 32768 : payload;
+    size_t padded = from[3] & 0x80 && payload < STDIN_ROOM ? STDIN_ROOM : payload;
     int times = 1 << (from[1] >> 4 & 7);
     for (int time = 0; time < times && used + HEADER + padded <= sizeof stream; time++) {
-      put32(stream + used, (u32)padded);
-      put32(stream + used + 4, from[1] & 0x8f);
-      stream[used + 8] = from[0] & 0x80 ? from[0] : (uint8_t)(from[0] % 11);
+      static const u32 lengths[] = {FRAME_ROOM, FRAME_ROOM + 1, 0x7fffffff, 0x80000000, 0xfffffff6, 0xfffffff7, 0xffffffff};
+      int lies = from[1] == 0xff;
+      put32(stream + used, lies ? lengths[payload % (sizeof lengths / sizeof *lengths)] : (u32)padded);
+      put32(stream + used + 4, from[1] & 0x87);
+      static const uint8_t types[] = {EXEC, STDIN, RESIZE, SIGNAL, CREDIT, CLOSE, END_OWNER, CONNECT, PING, STDIN, FILES, FILES, FILES, FILES, FILES};
+      stream[used + 8] = from[0] >= 240 ? from[0] : types[from[0] % sizeof types];
       for (size_t i = 0; i < padded; i++) stream[used + HEADER + i] = i < payload ? from[4 + i] : 0;
-      if (stream[used + 8] == FILES && padded > 1) stream[used + HEADER + 1] = (uint8_t)(from[4 + 1 % (payload ? payload : 1)] + time / 32);
+      shape(stream[used + 8], stream + used + HEADER, padded, time);
       used += HEADER + padded;
     }
     from += 4 + payload;
@@ -139,6 +200,9 @@ static long call6(long number, long a, long b, long c, long d, long e, long f) {
   (void)d, (void)e, (void)f;
   static const long errors[] = {-EINTR, -EAGAIN, -ENOENT, -EMFILE, -EIO, -ENOMEM, -ESPIPE, -EISDIR};
   int fails = below(8) == 0;
+  if (number == __NR_read || number == __NR_write || number == __NR_pread64 || number == __NR_pwrite64 || number == __NR_close ||
+      number == __NR_getdents64 || number == __NR_connect || number == __NR_shutdown || number == __NR_getsockopt || number == __NR_ftruncate)
+    require_open(a);
   long error = errors[below(sizeof errors / sizeof *errors)];
   switch (number) {
     case __NR_read:
@@ -168,11 +232,19 @@ static long call6(long number, long a, long b, long c, long d, long e, long f) {
     case __NR_socket:
       /* A path is a text within the input. */
       if (number == __NR_openat) (void)length((const char *)b);
-      return fails || next_fd > 2000 ? -EMFILE : next_fd++;
+      return fails || next_fd > DESCRIPTORS - 4 ? -EMFILE : open_fd();
+    case __NR_close:
+      require(a > 2);
+      is_open[a] = 0;
+      return 0;
+    case __NR_ioctl:
+      require_open(a);
+      if (b == TIOCGPTPEER) return fails || next_fd > DESCRIPTORS - 4 ? -EMFILE : open_fd();
+      return fails ? error : 0;
     case __NR_pipe2:
-      if (fails || next_fd > 2000) return -EMFILE;
-      ((int *)a)[0] = next_fd++;
-      ((int *)a)[1] = next_fd++;
+      if (fails || next_fd > DESCRIPTORS - 4) return -EMFILE;
+      ((int *)a)[0] = open_fd();
+      ((int *)a)[1] = open_fd();
       return 0;
     case __NR_clone: return fails ? -EAGAIN : next_pid++;
     case __NR_wait4:
@@ -187,6 +259,7 @@ static long call6(long number, long a, long b, long c, long d, long e, long f) {
       struct pollfd *polled = (struct pollfd *)a;
       /* The input ends in time, whatever the agent waits for. */
       if (++rounds > 2000) left = 0;
+      check_tables();
       for (long i = 0; i < b; i++) polled[i].revents = below(2) ? (short)(polled[i].events | (below(4) ? 0 : POLLHUP)) : 0;
       if (b > 0) polled[0].revents = POLLIN;
       return b;
@@ -213,6 +286,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   int is_raw = data[8] % 8 == 0;
   left = is_raw ? size - 9 : frames_of(data + 9, size - 9);
   input = is_raw ? data + 9 : stream;
+  memset(is_open, 0, sizeof is_open);
+  is_open[0] = is_open[1] = is_open[2] = 1;
+  oom_counts = -1;
   next_fd = 10;
   next_pid = 100;
   rounds = 0;
@@ -222,6 +298,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static const char *name = "agent";
   long stack[] = {1, (long)name, 0, 0};
   if (setjmp(ended) == 0) start(stack);
+  check_tables();
   if (below(16) == 0 && setjmp(ended) == 0) read_users();
   return 0;
 }
