@@ -154,6 +154,8 @@ test.each(['unknown', 'pong', 'consumed', 'started', 'other'])(
         started: [channel, ANSWER.started] as const,
         other: [guest.channelOf(REQUEST.files), ANSWER.started] as const,
       }[kind]!;
+      // A pong says that the agent has handled all before.
+      if (kind === 'pong') guest.answer(guest.channelOf(REQUEST.files), ANSWER.done, number(2));
       const flood = async (frames: number) => {
         for (let i = 0; i < frames; i++) guest.answer(at, type, number(1));
         await settled();
@@ -171,6 +173,51 @@ test.each(['unknown', 'pong', 'consumed', 'started', 'other'])(
     }
   },
 );
+
+test.each(['answers later operations alone', 'answers nothing'])(
+  'an operation ends when the guest goes on and %s',
+  async (how) => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    try {
+      const { guest, command, channel } = await withCommand(1_000_000);
+      const stat = errorOf(guest.agent.files().stat('/', { follow: true }));
+      const removal = errorOf(guest.agent.files().removeDir('/tmp', { recursive: true }));
+      await settled();
+      for (let round = 0; round < 20 && !guest.agent.gone.aborted; round++) {
+        vi.advanceTimersByTime(5_000);
+        await settled();
+        guest.answer(channel, ANSWER.stdout, 'still here');
+        if (how === 'answers later operations alone') guest.answer(0, ANSWER.pong);
+        await settled();
+      }
+      expect(await Promise.all([stat, removal])).toEqual(Array(2).fill(expect.stringContaining('stopped')));
+      await command.over;
+    } finally {
+      vi.useRealTimers();
+    }
+  },
+);
+
+test('work in the background and a command may take any time', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  try {
+    const { guest } = await withCommand();
+    const removal = errorOf(guest.agent.files().removeDir('/tmp', { recursive: true }));
+    await settled();
+    const at = guest.channelOf(REQUEST.files);
+    for (let round = 0; round < 100; round++) {
+      vi.advanceTimersByTime(5_000);
+      await settled();
+      guest.answer(0, ANSWER.pong);
+      await settled();
+    }
+    expect(guest.agent.gone.aborted).toBe(false);
+    guest.answer(at, ANSWER.done, number(2));
+    expect(await removal).toBe('ENOENT');
+  } finally {
+    vi.useRealTimers();
+  }
+});
 
 test('input that the guest takes in small pieces does not cut it off', async () => {
   const { guest, command, channel } = await withCommand();
@@ -256,7 +303,7 @@ test('a guest that does not answer is cut off when somebody waits for it', async
     await guest.agent.opened();
     vi.advanceTimersByTime(600_000);
     expect([guest.agent.gone.aborted, guest.requests]).toEqual([false, []]);
-    const answer = errorOf(guest.agent.files().stat('/', { follow: true }));
+    const answer = errorOf(guest.agent.files().removeDir('/tmp', { recursive: true }));
     vi.advanceTimersByTime(10_000);
     await settled();
     expect(guest.requests.map(({ type }) => type)).toEqual([REQUEST.files, REQUEST.ping]);

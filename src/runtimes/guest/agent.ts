@@ -3,7 +3,7 @@ import { isIPv6 } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { commandReceiver, encodeCommand, failure, type CommandDefaults } from './command.js';
 import { errnoMessage } from './errno.js';
-import { AgentFiles } from './files.js';
+import { AgentFiles, IN_BACKGROUND } from './files.js';
 import { INPUT_WINDOW, InputWindow, OutputCredit } from './flow.js';
 import type {
   Command,
@@ -26,6 +26,8 @@ const INPUT_PIECE = 131_072;
 const WATCH_MS = 5_000;
 /** The agent answers a ping at once. A sandbox may stop it, or use up its processor time. */
 const MAX_SILENCES = 5;
+/** The pings that a guest may leave without an answer while it sends other frames. */
+const MAX_PINGS = 12;
 /** A closed channel ends at once, unless the guest holds the answer back. */
 const CLOSE_MS = 30_000;
 /** The frames that nobody waits for, in bytes within `WATCH_MS`. */
@@ -44,6 +46,7 @@ export class GuestAgent implements Guest {
   private features = 0;
   private next = 1;
   private silences = 0;
+  private readonly pings = { sent: 0, answered: 0 };
   private unsent = 0;
   private unwanted = 0;
 
@@ -142,6 +145,7 @@ export class GuestAgent implements Guest {
     const { promise, resolve, reject } = pending<{ errno: number; data: Buffer }>();
     const channel = this.number();
     this.channels.set(channel, {
+      ...(IN_BACKGROUND.has(request.readUInt8(0)) ? {} : { pingsBefore: this.pings.sent }),
       gone: () => reject(new Error(STOPPED)),
       frame: ({ type, payload }) => {
         if (type !== ANSWER.done) return false;
@@ -213,7 +217,9 @@ export class GuestAgent implements Guest {
     this.silences = 0;
     try {
       for (const frame of this.reader.push(chunk)) {
-        const isWanted = this.channels.get(frame.channel)?.frame(frame) ?? false;
+        const isWanted = isPong(frame)
+          ? this.takePong()
+          : (this.channels.get(frame.channel)?.frame(frame) ?? false);
         const cost = MIN_COST + frame.payload.length;
         this.unwanted = isWanted ? Math.max(0, this.unwanted - cost) : this.unwanted + cost;
         if (this.unwanted > MAX_UNWANTED)
@@ -225,6 +231,15 @@ export class GuestAgent implements Guest {
     }
   }
 
+  /** The agent answers in order: with a pong, each file operation that was sent before the ping has its answer. */
+  private takePong(): boolean {
+    if (this.pings.answered === this.pings.sent) return false;
+    const answered = (this.pings.answered += 1);
+    for (const { pingsBefore = Infinity } of this.channels.values())
+      if (pingsBefore < answered) throw new RangeError('the guest left a file operation without an answer');
+    return true;
+  }
+
   private send(channel: number, type: number, payload: Buffer = EMPTY): void {
     if (this.gone.aborted) return;
     const frame = encodeFrame(channel, type, payload);
@@ -234,12 +249,15 @@ export class GuestAgent implements Guest {
     if (this.unsent > MAX_UNSENT) this.close();
   }
 
-  /** Closes the stream when somebody waits for an agent that is silent. */
+  /** Closes the stream when somebody waits for an agent that is silent, or that answers others alone. */
   private checkAnswers(): void {
     this.unwanted = 0;
     if (this.channels.size === 0) this.silences = 0;
-    else if (this.silences++ === 0) this.send(READY_CHANNEL, REQUEST.ping);
-    else if (this.silences > MAX_SILENCES) this.close();
+    else if (this.silences++ === 0) {
+      this.pings.sent += 1;
+      this.send(READY_CHANNEL, REQUEST.ping);
+      if (this.pings.sent - this.pings.answered > MAX_PINGS) this.close();
+    } else if (this.silences > MAX_SILENCES) this.close();
   }
 
   private number(): number {
@@ -250,6 +268,8 @@ export class GuestAgent implements Guest {
 }
 
 interface Receiver {
+  /** The pings before a file operation that the agent answers at once. */
+  pingsBefore?: number;
   /** Returns whether the channel has use for the frame. */
   frame: (frame: Frame) => boolean;
   /** The stream to the agent has ended. */
@@ -257,6 +277,10 @@ interface Receiver {
 }
 
 const READY_CHANNEL = 0;
+
+function isPong({ channel, type }: Frame): boolean {
+  return channel === READY_CHANNEL && type === ANSWER.pong;
+}
 
 const IDLE: Command = {
   write: () => Promise.resolve(),

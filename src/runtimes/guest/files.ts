@@ -31,6 +31,9 @@ const OPERATION = {
   setStatOpen: 18,
 } as const;
 
+/** The operations for which the agent starts a process. It answers all others before it reads on. */
+export const IN_BACKGROUND: ReadonlySet<number> = new Set([OPERATION.removeDir, OPERATION.copy]);
+
 const STAT_BYTES = 36;
 const [EIO, EINVAL, ENAMETOOLONG] = [5, 22, 36];
 /** `PATH_MAX` of Linux, with the NUL at the end. */
