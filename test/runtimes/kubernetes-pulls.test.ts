@@ -123,13 +123,14 @@ if (PARTS === undefined) {
     });
 
     test('is that of the next start after its tag moved, with an event, and with the credentials of the create', async () => {
-      const older = (registry.image = await imageWith('before')).digest;
+      // Names of this registry alone: nodes keep the images of earlier ones, and name an image by any of its repositories.
+      const older = (registry.image = await imageWith(`before ${registry.port}`)).digest;
       const named = { runtime: { cmd: ['sleep', '600'], entrypoint: [] } };
       const byDigest = { runtime: { cmd: ['wait'] } };
       const ids = await Promise.all([create('by-tag', named), create('by-digest', byDigest)]);
       for (const id of ids)
         expect((await untilStatus(client, id, 'running')).body).toMatchObject({ image_digest: older });
-      const newer = (registry.image = await imageWith('after')).digest;
+      const newer = (registry.image = await imageWith(`after ${registry.port}`)).digest;
       for (const id of ids) await client.post(`/v1/sandboxes/${id}/stop`, {});
       const restarted = ids.map(async (id) => {
         await untilStatus(client, id, 'stopped');
@@ -142,6 +143,29 @@ if (PARTS === undefined) {
         await client.delete(`/v1/sandboxes/${id}`);
       });
       await Promise.all(restarted);
+    });
+
+    test('has a working directory that commands need, and says so when the guest has removed it', async () => {
+      registry.image = await imageWith('placed', { WorkingDir: '/placed' });
+      const runtime = {
+        cmd: ['sh', '-c', 'pwd; cd /; rmdir /placed; echo removed; sleep 600'],
+        entrypoint: [],
+      };
+      const id = await create('placed', { runtime });
+      await untilStatus(client, id, 'running');
+      const { events } = await openEvents(client, `/v1/sandboxes/${id}/logs`);
+      let log = '';
+      for await (const { data } of events) {
+        log += data?.text ?? '';
+        if (log.includes('removed')) break;
+      }
+      expect(log).toBe('/placed\nremoved\n');
+      const { status, body } = await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'pwd' });
+      expect([status, body.error.code, body.error.details]).toEqual([
+        ...[422, 'command_not_started', { kind: 'bad_cwd' }],
+      ]);
+      expect(body.error.message).toContain('the working directory of the image is gone');
+      await client.delete(`/v1/sandboxes/${id}`);
     });
 
     test('fails a start that may not read it, and leaves no Pod and no Secret', async () => {
@@ -161,14 +185,14 @@ if (PARTS === undefined) {
 );
 
 /** The image of the nodes with an entrypoint. */
-async function imageWith(name: string): Promise<RemoteImage> {
+async function imageWith(name: string, more: Record<string, unknown> = {}): Promise<RemoteImage> {
   const { manifest, config, blobs } = await remoteImageOf(NODE_IMAGE);
   const { layers } = JSON.parse(manifest.toString()) as { layers: { digest: string }[] };
   const content = JSON.parse(blobs.get(config)!.toString()) as { config: Record<string, unknown> };
   const script = `echo "${name} entry: $1, $2"; if [ "$1" = wait ]; then sleep 1000; fi`;
   const Entrypoint = ['sh', '-c', script, 'entry'];
   return remoteImage(
-    Buffer.from(JSON.stringify({ ...content, config: { ...content.config, Entrypoint } })),
+    Buffer.from(JSON.stringify({ ...content, config: { ...content.config, Entrypoint, ...more } })),
     layers.map(({ digest }) => blobs.get(digest)!),
   );
 }

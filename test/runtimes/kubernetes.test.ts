@@ -369,7 +369,7 @@ describeKubernetes('the kubernetes runtime', () => {
       const { events } = await openEvents(client, `/v1/sandboxes/${body.id}/logs?mask_secrets=true`);
       let log = '';
       for await (const { data } of events) {
-        log += data.text ?? '';
+        log += data?.text ?? '';
         if (log.includes('$(TOKEN)')) break;
       }
       expect(log, start).toBe('***, ***\n***, $(TOKEN)\n');

@@ -181,3 +181,13 @@ test('a cursor has the positions of all streams', () => {
   const { system: _, ...two } = positions;
   expect(decodeCursor(encodeCursor(two))).toEqual(two);
 });
+
+test('an error of a node in the answer of the cluster is no line of the log', async () => {
+  const said = 'failed to try resolving symlinks in path "/var/log/pods/a/0.log": no such file or directory';
+  const good = `2026-11-27T20:18:01.691315000Z one\n`;
+  for (const answer of [said, `${said}\n`, `${good}${said}`]) {
+    await expect(all(readPodLog(from([Buffer.from(answer)]), undefined))).rejects.toThrow(
+      `the node cannot read the log: ${said}`,
+    );
+  }
+});

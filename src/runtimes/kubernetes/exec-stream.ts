@@ -13,6 +13,13 @@ const LARGEST_MESSAGE = 32 * 1024;
 /** A proxy closes a connection that is silent for a minute. */
 const PING_MS = 20_000;
 const OPEN_TIMEOUT_MS = 15_000;
+const LONGEST_OPENING = 1_024;
+
+export interface ExecStream {
+  stream: Duplex;
+  /** The begin of the output, and the words of the cluster for the end: some engines give the reason of a failed start as output. */
+  opening(): string;
+}
 
 /**
  * The standard input and output of a command that an exec of the cluster starts in a Pod. The first byte of each message names the
@@ -22,7 +29,7 @@ export async function execStream(
   { config, server }: Cluster,
   { name: pod, namespace }: Place,
   command: readonly string[],
-): Promise<Duplex> {
+): Promise<ExecStream> {
   const url = new URL(`${server.replace(/^http/, 'ws')}/api/v1/namespaces/${namespace}/pods/${pod}/exec`);
   const query = { container: CONTAINER, stdin: 'true', stdout: 'true', stderr: 'false' };
   for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
@@ -30,12 +37,17 @@ export async function execStream(
   const options: RequestOptions = {};
   await config.applyToHTTPSOptions(options);
   const socket = new WebSocket(url, [PROTOCOL], { ...options, handshakeTimeout: OPEN_TIMEOUT_MS });
+  let opening = '';
+  socket.on('message', (message: RawData) => {
+    const room = LONGEST_OPENING - opening.length;
+    if (room > 0) opening += (message as Buffer).toString('latin1', 1, 1 + room);
+  });
   const stream = streamOf(socket);
   await new Promise<void>((resolve, reject) => {
     socket.once('open', resolve);
     socket.once('error', reject);
   });
-  return stream;
+  return { stream, opening: () => opening };
 }
 
 function streamOf(socket: WebSocket): Duplex {

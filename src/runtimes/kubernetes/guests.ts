@@ -1,3 +1,4 @@
+import { ApiError } from '../../http/errors.js';
 import { AgentPool } from '../guest/agent-pool.js';
 import { GuestAgent } from '../guest/agent.js';
 import type { Guest } from '../guest/guest.js';
@@ -34,11 +35,25 @@ async function startAgent(
 ): Promise<GuestAgent> {
   // Without a directory the agent takes its own, which is that of the image.
   const defaults = { env: [] as string[], cwd: workdir };
-  const agent = new GuestAgent(await execStream(cluster, place, [AGENT_PROGRAM]), defaults);
-  await agent.opened();
+  const { stream, opening } = await execStream(cluster, place, [AGENT_PROGRAM]);
+  const agent = new GuestAgent(stream, defaults);
+  await agent.opened().catch((cause: unknown) => {
+    throw explained(opening(), cause);
+  });
   const env = await readEnvironment(agent);
   defaults.env = addedPath === undefined ? env : withPath(env, addedPath);
   return agent;
+}
+
+/**
+ * An exec of the cluster begins in the working directory of the container and has no field for another. A directory of the sandbox is
+ * entered by the agent instead, but that of an image is known to its node only.
+ */
+function explained(opening: string, cause: unknown): unknown {
+  if (!/\bchdir to cwd\b/.test(opening)) return cause;
+  const message =
+    'the working directory of the image is gone, and the cluster starts no command without it: start the sandbox again, which brings it back; give runtime.workdir to be able to remove it';
+  return new ApiError('command_not_started', message, { kind: 'bad_cwd' }, { cause });
 }
 
 function withPath(env: readonly string[], directory: string): string[] {

@@ -40,6 +40,9 @@ export async function* followLog(
   }
 }
 
+const TIME = /^\d{4}-\d\d-\d\dT/;
+const LONGEST_ERROR = 300;
+
 /** A chunk is parsed while its lines are read, which must be before the next chunk. */
 export async function* readPodLog(
   chunks: AsyncIterable<Buffer>,
@@ -70,7 +73,7 @@ class LogLines {
       const to = end === 0 ? data.length : end;
       const space = data.indexOf(SPACE, at);
       const begin = this.ts === undefined && space >= 0 && space < to ? space + 1 : at;
-      const ts = this.ts ?? data.toString('latin1', at, begin - 1);
+      const ts = this.ts ?? timeOf(data, at, begin - 1);
       const line = this.text.read(ts, data, begin, to, end > 0);
       this.ts = end === 0 ? ts : undefined;
       at = to;
@@ -83,11 +86,18 @@ class LogLines {
   *rest(): Iterable<LogChunk> {
     const data = this.incomplete;
     const space = this.ts === undefined ? data.indexOf(SPACE) : -1;
-    const ts = this.ts ?? data.toString('latin1', 0, Math.max(space, 0));
-    if (ts === '') return;
+    if (this.ts === undefined && space < 0) return;
+    const ts = this.ts ?? timeOf(data, 0, space);
     const line = this.text.read(ts, data, space + 1, data.length, true);
     if (line) yield line;
   }
+}
+
+/** A node writes its own errors into the answer, such as "failed to try resolving symlinks", and the log ends with them. */
+function timeOf(data: Buffer, at: number, end: number): string {
+  const ts = data.toString('latin1', at, end);
+  if (TIME.test(ts)) return ts;
+  throw new Error(`the node cannot read the log: ${data.toString('utf8', at, at + LONGEST_ERROR)}`);
 }
 
 /** The cluster takes times of whole seconds. */
