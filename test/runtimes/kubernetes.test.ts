@@ -331,9 +331,11 @@ describeKubernetes('the kubernetes runtime', () => {
     ];
     const runtime = command('sh', '-c', 'echo "$TOKEN, $TWO, $PLAIN"; sleep 600');
     const registry = { mode: 'inline', username: 'user', password: 'of the registry' };
+    // Sandboxes of other tests may have all vCPUs of the nodes.
+    const resources = { vcpus: 0, memory_mib: 64 };
     const { body, text } = await client.post(
       '/v1/sandboxes',
-      request('keeps', { env, runtime, registry }),
+      request('keeps', { env, runtime, registry, resources }),
       running,
     );
     expect(body.status, text).toBe('running');
