@@ -44,7 +44,7 @@
 #define CONNECT 9
 #define PING 10
 /* Answers. */
-#define READY 128 /* with FEATURES (u8) */
+#define READY 128 /* with FEATURES (u8), and the environment, each entry with its zero */
 #define STARTED 129
 #define STDOUT 130 /* also the data of connections */
 #define STDERR 131
@@ -409,6 +409,21 @@ static void serve(Channel *c, enum Part part, int fd, short events) {
   }
 }
 
+/* With the environment, for engines that do not show that of an image: /proc/self/environ is closed to a user other than root. */
+static void send_ready(char **environment) {
+  u32 n = 0;
+  outgoing[HEADER + n++] = FEATURES;
+  for (; *environment; environment++) {
+    u32 before = n;
+    const char *c = *environment;
+    do {
+      if (n == FRAME_ROOM) return send_outgoing(0, READY, before);
+      outgoing[HEADER + n++] = (u8)*c;
+    } while (*c++);
+  }
+  send_outgoing(0, READY, n);
+}
+
 __attribute__((used, noreturn)) static void start(long *stack) {
   char **argv = (char **)(stack + 1);
   if (stack[0] > 1 && same(argv[1], "--check", 8)) leave(0);
@@ -426,8 +441,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
   open_oom_counts();
   first_directory = (int)call(__NR_openat, AT_FDCWD, ".", O_PATH | O_CLOEXEC, 0);
   call(__NR_chdir, "/", 0, 0, 0);
-  outgoing[HEADER] = FEATURES;
-  send_outgoing(0, READY, 1);
+  send_ready(argv + stack[0] + 1);
   for (;;) {
     int has_lingering = 0;
     polled_count = 0;

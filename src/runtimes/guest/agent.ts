@@ -41,6 +41,8 @@ export class GuestAgent implements Guest {
   private readonly channels = new Map<number, Receiver>();
   private readonly owners = new Set<number>();
   private readonly reader = new FrameReader();
+  /** That of the agent itself, once it answers. */
+  environment: string[] = [];
   private readonly ready = pending<void>();
   private readonly watch = setInterval(() => this.checkAnswers(), WATCH_MS).unref();
   private features = 0;
@@ -61,6 +63,7 @@ export class GuestAgent implements Guest {
       frame: ({ type, payload }) => {
         if (type !== ANSWER.ready) return false;
         this.features = payload[0] ?? 0;
+        this.environment = payload.toString('utf8', 1).split('\0').slice(0, -1);
         this.channels.delete(READY_CHANNEL);
         this.ready.resolve();
         return true;

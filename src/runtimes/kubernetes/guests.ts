@@ -1,17 +1,10 @@
 import { ApiError } from '../../http/errors.js';
 import { AgentPool } from '../guest/agent-pool.js';
 import { GuestAgent } from '../guest/agent.js';
-import type { Guest } from '../guest/guest.js';
 import { AGENT_PROGRAM, DEFAULT_PATH } from '../guest/programs.js';
 import type { Cluster } from './client.js';
 import { execStream } from './exec-stream.js';
 import type { Place } from './names.js';
-
-const LARGEST_ENVIRONMENT = 128 * 1024;
-const READ_ONLY = {
-  ...{ read: true, write: false, append: false, create: false, truncate: false, createNew: false },
-  mode: 0,
-};
 
 interface GuestPlace {
   place: Place;
@@ -40,7 +33,7 @@ async function startAgent(
   await agent.opened().catch((cause: unknown) => {
     throw explained(opening(), cause);
   });
-  const env = await readEnvironment(agent);
+  const env = agent.environment;
   defaults.env = addedPath === undefined ? env : withPath(env, addedPath);
   return agent;
 }
@@ -59,20 +52,4 @@ function explained(opening: string, cause: unknown): unknown {
 function withPath(env: readonly string[], directory: string): string[] {
   const path = env.findLast((entry) => entry.startsWith('PATH=')) ?? `PATH=${DEFAULT_PATH}`;
   return [...env.filter((entry) => !entry.startsWith('PATH=')), `${path}:${directory}`];
-}
-
-async function readEnvironment(guest: Guest): Promise<string[]> {
-  const files = guest.files();
-  try {
-    const handle = await files.open('/proc/self/environ', READ_ONLY);
-    let text = '';
-    while (text.length < LARGEST_ENVIRONMENT) {
-      const data = await files.read(handle, BigInt(Buffer.byteLength(text)), LARGEST_ENVIRONMENT);
-      if (data.length === 0) break;
-      text += data.toString('utf8');
-    }
-    return text.split('\0').filter((entry) => entry.includes('='));
-  } finally {
-    files.end();
-  }
 }
