@@ -18,7 +18,7 @@ const LONGEST_OPENING = 1_024;
 export interface ExecStream {
   stream: Duplex;
   /** The begin of the output, and the words of the cluster for the end: some engines give the reason of a failed start as output. */
-  opening(): string;
+  opening: () => string;
 }
 
 /**
