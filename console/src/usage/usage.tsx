@@ -1,4 +1,4 @@
-import { useEffect } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { API_URL } from '../lib/base';
 import { parsePairs } from '../lib/labels';
 import { useUrlState } from '../lib/url-state';
@@ -83,6 +83,8 @@ interface ControlsProps {
 
 function Controls({ window, metrics, metric, label }: ControlsProps) {
   const url = useUrlState();
+  // A report that arrives meanwhile renders the form again, and must not undo what is being typed.
+  const [typed, setTyped] = useState<string | undefined>(undefined);
   return (
     <form class="filters" onSubmit={(event) => event.preventDefault()}>
       <fieldset class="choices">
@@ -134,8 +136,12 @@ function Controls({ window, metrics, metric, label }: ControlsProps) {
           <input
             type="search"
             placeholder="team, env"
-            value={label}
-            onChange={({ currentTarget: { value } }) => url.set({ label: value.trim(), only: undefined })}
+            value={typed ?? label}
+            onInput={({ currentTarget }) => setTyped(currentTarget.value)}
+            onChange={({ currentTarget: { value } }) => {
+              setTyped(undefined);
+              url.set({ label: value.trim(), only: undefined });
+            }}
           />
         </Field>
       )}

@@ -42,7 +42,7 @@ export class GuestAgent implements Guest {
   private readonly owners = new Set<number>();
   private readonly reader = new FrameReader();
   /** That of the agent itself, once it answers. */
-  environment: string[] = [];
+  environment: readonly string[] = [];
   private readonly ready = pending<void>();
   private readonly watch = setInterval(() => this.checkAnswers(), WATCH_MS).unref();
   private features = 0;

@@ -12,6 +12,8 @@ export interface Guest {
   files(): GuestFiles;
   /** Opens a TCP connection from within the network of the sandbox. */
   connect(address: string, port: number, listener: ConnectionListener): Connection;
+  /** `NAME=value`: of the container, as its engine made it. */
+  readonly environment: readonly string[];
   /** Aborts when the sandbox has stopped, or its engine cannot be reached any more. */
   readonly gone: AbortSignal;
   /** Ends every command and connection, and closes every handle. */

@@ -27,7 +27,7 @@ async function startAgent(
   { place, addedPath, workdir = '' }: GuestPlace,
 ): Promise<GuestAgent> {
   // Without a directory the agent takes its own, which is that of the image.
-  const defaults = { env: [] as string[], cwd: workdir };
+  const defaults = { env: [] as readonly string[], cwd: workdir };
   const { stream, opening } = await execStream(cluster, place, [AGENT_PROGRAM]);
   const agent = new GuestAgent(stream, defaults);
   await agent.opened().catch((cause: unknown) => {

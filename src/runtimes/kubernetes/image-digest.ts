@@ -10,7 +10,7 @@ const IMAGE_ID = /^(?:[a-z-]+:\/\/)?(?:([^@]+)@)?(sha256:[0-9a-f]{64})$/;
  * and the digests of others may differ: those are undefined.
  */
 export function imageDigestOf({ spec, status }: V1Pod): string | undefined {
-  const image = parseImageReference(spec?.containers.find(({ name }) => name === CONTAINER)?.image ?? '');
+  const image = parseImageReference(spec?.containers?.find(({ name }) => name === CONTAINER)?.image ?? '');
   if (image && 'digest' in image.version) return image.version.digest;
   const container = status?.containerStatuses?.find(({ name }) => name === CONTAINER);
   const [, repository, digest] = IMAGE_ID.exec(container?.imageID ?? '') ?? [];

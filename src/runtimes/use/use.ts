@@ -28,6 +28,12 @@ export interface Use {
   sentBytes: number | null;
 }
 
+/**
+ * Samples are a second apart. An engine may measure at moments of its own, in whole seconds. The first sample of a run can then be as old
+ * as the run. Without this bound the work of the start counts as thousands of percent.
+ */
+const SHORTEST_MS = 500;
+
 /** `cpuMicros`, `at`: of the sample before; of a run without one, zero at its start. */
 export function useOf(
   activity: Activity,
@@ -37,7 +43,7 @@ export function useOf(
 ): Use {
   // A clock that was set back, or a total that began again, gives no negative share.
   const micros = Math.max(0, activity.cpuMicros - before.cpuMicros);
-  const elapsedMs = Math.max(1, at - before.at);
+  const elapsedMs = Math.max(SHORTEST_MS, at - before.at);
   return {
     at,
     cpuPercent: Math.round((micros / (elapsedMs * 1_000)) * 10_000) / 100,

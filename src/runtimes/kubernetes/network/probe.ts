@@ -61,7 +61,7 @@ async function probeFrom(guest: Guest, pods: ProbePods, { client, server }: Star
     ...{ isEnforced: true, reason: null, hasPortRanges },
     reachesNode: seesNode && (await connects(guest, node, KUBELET_PORT)),
     podAddresses: addresses,
-    otherAddresses: [node, ...(await serviceAddress(guest))],
+    otherAddresses: [node, ...serviceAddress(guest)],
     resolvers: await resolversOf(guest),
   };
 }
@@ -98,9 +98,9 @@ async function connects(guest: Guest, address: string, port: number): Promise<bo
   });
 }
 
-async function serviceAddress(guest: Guest): Promise<string[]> {
-  const environment = await readText(guest, '/proc/self/environ');
-  const [, address = ''] = /(?:^|\0)KUBERNETES_SERVICE_HOST=([^\0]*)/.exec(environment) ?? [];
+function serviceAddress({ environment }: Guest): string[] {
+  const name = 'KUBERNETES_SERVICE_HOST=';
+  const address = environment.find((entry) => entry.startsWith(name))?.slice(name.length) ?? '';
   return isIP(address) === 0 ? [] : [address];
 }
 
