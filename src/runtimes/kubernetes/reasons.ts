@@ -16,15 +16,32 @@ const WAITING: Record<string, (image: string, said: string) => string> = {
   ContainerCannotRun: (_, said) => startProblem(said),
 };
 
+/**
+ * The API server lets a node read a Secret once it knows that a Pod of the node names it. A node that is earlier pulls without the
+ * credentials, and is refused. It tries again after 10 s.
+ */
+const FIRST_ATTEMPT_MS = 8_000;
+/** A node that waits before its next attempt no longer says why the last one failed. */
+const ATTEMPTS_MS = 60_000;
+
+/** Whether the pull may have failed only because the node could not read the credentials yet. */
+function mayLackSecret({ metadata, spec }: V1Pod, reason: string | undefined, said: string): boolean {
+  if ((spec?.imagePullSecrets ?? []).length === 0 || metadata?.creationTimestamp === undefined) return false;
+  const ageMs = Date.now() - new Date(metadata.creationTimestamp).getTime();
+  // A clock that is behind that of the cluster tells nothing.
+  if (ageMs < -FIRST_ATTEMPT_MS) return false;
+  if (reason === 'ImagePullBackOff') return ageMs < ATTEMPTS_MS;
+  return reason === 'ErrImagePull' && REFUSED.test(said) && ageMs < FIRST_ATTEMPT_MS;
+}
+
 /** The reason why a container that has not started never will. Undefined: it may. */
-export function explainWaiting(
-  { spec, status }: V1Pod,
-  container: V1ContainerStatus | undefined,
-): string | undefined {
+export function explainWaiting(pod: V1Pod, container: V1ContainerStatus | undefined): string | undefined {
+  const { spec, status } = pod;
   const opening = status?.initContainerStatuses?.[0];
   const { waiting, terminated } = (opening?.state?.waiting ? opening : container)?.state ?? {};
   const { reason, message } = waiting ?? terminated ?? {};
   const image = spec?.containers[0]?.image ?? '';
+  if (mayLackSecret(pod, reason, message ?? '')) return undefined;
   const explain = WAITING[reason ?? ''];
   if (explain) return explain(image, message ?? '');
   if (status?.phase !== 'Failed') return undefined;
@@ -38,12 +55,11 @@ export function explainWaiting(
   );
 }
 
+const REFUSED = /unauthorized|denied|authentication|forbidden|no basic auth/i;
+
 const PULL_PROBLEMS: [said: RegExp, words: string][] = [
   [/manifest unknown|not found|does not exist/i, 'the registry has no such image, or requires credentials'],
-  [
-    /unauthorized|denied|authentication|forbidden|no basic auth/i,
-    'the registry refuses the credentials, or requires some',
-  ],
+  [REFUSED, 'the registry refuses the credentials, or requires some'],
   [/x509|certificate|http: server gave HTTP response/i, 'the registry has no valid certificate for https'],
   [/toomanyrequests|rate limit/i, 'the registry allows no more pulls for now'],
   [/no matching manifest|no match for platform/i, 'it does not exist for the platform of the node'],
