@@ -78,6 +78,12 @@ if (PARTS === undefined) {
       const { events } = await openEvents(client, `/v1/sandboxes/${id}/logs`);
       return JSON.stringify(await allEvents(events));
     };
+    /** A node writes a log a moment after the end of the command. */
+    const untilLogged = async (id: string, text: string) =>
+      until(
+        () => logOf(id),
+        (log) => log.includes(text),
+      );
 
     test('comes before the command, from the version that the node pulls', async () => {
       const id = await create('older', { lifecycle: { ends_with_command: true } });
@@ -88,12 +94,12 @@ if (PARTS === undefined) {
         ...{ image: `${registry.host}/team/app@${digest}`, imagePullPolicy: 'Always' },
       });
       expect(containerStatus(pod!)!.imageID).toContain(digest);
-      expect(await logOf(id)).toContain('older entry: one, two $(words)');
+      await untilLogged(id, 'older entry: one, two $(words)');
       expect((await client.get(`/v1/sandboxes/${id}`)).body.spec.image).toBe(image);
       registry.image = await imageWith('newer');
       const next = await create('newer', { lifecycle: { ends_with_command: true } });
       await untilStatus(client, next, 'stopped');
-      expect(await logOf(next)).toContain('newer entry: one, two $(words)');
+      await untilLogged(next, 'newer entry: one, two $(words)');
     });
 
     test('is read once for a run: a repeated start finds its Pod', async () => {
