@@ -1,7 +1,7 @@
 import type { Config } from '../config/options.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { explainConnectionError, type ConnectionProblem } from '../runtimes/docker/connection-error.js';
-import type { Runtime } from '../runtimes/runtime.js';
+import type { DockerRuntime } from '../runtimes/docker/runtime.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 import { systemResolvers } from '../runtimes/docker/network/resolvers.js';
 import { resolversFinding } from './doctor-resolvers.js';
@@ -30,14 +30,16 @@ export async function checkDocker(
       runtime.capabilities.has('named_volumes');
     const remedy = 'see the reasons in the line above, and docs/installing.md#rights-of-the-docker-runtime';
     const engine: Finding = { check, state: hasAll ? 'ok' : 'missing', found: runtime.description };
-    const quota: Finding = runtime.capabilities.has('disk_size')
-      ? { check: 'disk sizes', state: 'ok', found: 'the engine bounds the disk of each sandbox' }
-      : {
-          check: 'disk sizes',
-          state: 'missing',
-          found: `a sandbox can fill the disk, and requests with a disk size are refused: ${reasonFor('disk sizes', runtime)}`,
-          remedy: `keep ${runtime.diskPath ?? 'its data'} on xfs mounted with pquota, on btrfs or on zfs; docs/runtimes.md#disks-with-a-size has the commands for btrfs in a file`,
-        };
+    const noQuota = runtime.lacks.get('disk_size');
+    const quota: Finding =
+      noQuota === undefined
+        ? { check: 'disk sizes', state: 'ok', found: 'the engine bounds the disk of each sandbox' }
+        : {
+            check: 'disk sizes',
+            state: 'missing',
+            found: `a sandbox can fill the disk, and requests with a disk size are refused: ${noQuota}`,
+            remedy: `keep ${runtime.diskPath ?? 'its data'} on xfs mounted with pquota, on btrfs or on zfs; docs/runtimes.md#disks-with-a-size has the commands for btrfs in a file`,
+          };
     return {
       findings: [
         hasAll ? engine : { ...engine, remedy },
@@ -67,16 +69,11 @@ export async function checkDocker(
   }
 }
 
-function reasonFor(what: string, { description }: Runtime): string {
-  return new RegExp(`; no ${what}, because ([^;]+)`).exec(description)?.[1] ?? 'volumes cannot be mounted';
-}
-
-function capsFinding(runtime: Runtime): Finding {
+function capsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
   const check = 'volume caps';
-  if (runtime.capabilities.has('volume_caps')) {
+  const reason = lacks.get('volume_caps');
+  if (reason === undefined)
     return { check, state: 'ok', found: 'a volume with a cap is a disk of that size' };
-  }
-  const reason = reasonFor('caps of volumes', runtime);
   return {
     ...{ check, state: 'missing', found: `volumes with a cap are refused: ${reason}` },
     remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',

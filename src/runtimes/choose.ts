@@ -6,6 +6,7 @@ import type { VolumeStore } from '../volumes/storage/store.js';
 import { explainConnectionError } from './docker/connection-error.js';
 import type { PullOptions } from './docker/images/images.js';
 import type { GuardedGroup } from './docker/network/compile-policy.js';
+import type { DockerRuntime } from './docker/runtime.js';
 import { explainConnection } from './kubernetes/explain-connection.js';
 import type { NetworkChoice } from './kubernetes/network/choices.js';
 import type { NamespaceChoice } from './kubernetes/namespace-choices.js';
@@ -148,10 +149,10 @@ export async function openDocker({
   sandboxDiskWritesMib: writesMibPerSecond,
   capacity = {},
   pulls,
-}: RuntimeOptions): Promise<Runtime> {
+}: RuntimeOptions): Promise<DockerRuntime> {
   // Loading the client library takes as long as loading the worker without it.
-  const { DockerRuntime } = await import('./docker/runtime.js');
-  return DockerRuntime.connect(instanceId, {
+  const docker = await import('./docker/runtime.js');
+  return docker.DockerRuntime.connect(instanceId, {
     ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
     ...{
       volumes,

@@ -24,6 +24,9 @@ export interface CapabilityInfo extends StorageInfo {
 export interface DetectedCapabilities {
   capabilities: Capability[];
   mounts: StagingDirectory;
+  /** Why the engine lacks some of the others. */
+  lacks: ReadonlyMap<Capability, string>;
+  /** The same for the description of the runtime. */
   missing: string[];
 }
 
@@ -51,6 +54,7 @@ export async function detectCapabilities(
     ...(['tmpfs_flags', 'network', 'network_off', 'scripts', 'patches', 'idle_timeout'] as const),
     ...(['registry_credentials', 'secret_env'] as const),
   ];
+  const lacks = new Map<Capability, string>();
   const missing: string[] = [];
   if (noMounts === undefined) {
     capabilities.push('named_volumes', 'bind_mounts');
@@ -58,19 +62,27 @@ export async function detectCapabilities(
     const noDisks =
       (await explainNoDisks(volumes.root, directory)) && (await explainNoDisks(volumes.root, directory));
     if (noDisks === undefined) capabilities.push('volume_caps');
-    else missing.push(`no caps of volumes, because ${noDisks}`);
+    else {
+      lacks.set('volume_caps', noDisks);
+      missing.push(`no caps of volumes, because ${noDisks}`);
+    }
     volumes.makesDisks = noDisks === undefined;
   } else {
+    lacks.set('volume_caps', noMounts);
     missing.push(`no volumes, because ${noMounts}`);
   }
   const noDiskQuota = await explainNoDiskQuota(docker, info);
   if (noDiskQuota === undefined) capabilities.push('disk_size');
-  else missing.push(`no disk sizes, because ${noDiskQuota}`);
+  else {
+    lacks.set('disk_size', noDiskQuota);
+    missing.push(`no disk sizes, because ${noDiskQuota}`);
+  }
   const seccomp = (info.SecurityOptions ?? []).find((option) => option.startsWith('name=seccomp'));
   if (seccomp === undefined || seccomp.includes('unconfined')) {
     missing.push('NO SECCOMP FILTER: the engine is set to none');
   }
-  return { capabilities, mounts: new StagingDirectory(directory, volumes, programs, noMounts), missing };
+  const mounts = new StagingDirectory(directory, volumes, programs, noMounts);
+  return { capabilities, mounts, lacks, missing };
 }
 
 /** The hash keeps the id of the installation out of the guest's mount table. */

@@ -94,6 +94,7 @@ export class DockerRuntime implements Runtime {
   readonly name = 'docker';
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
+  readonly lacks: DetectedCapabilities['lacks'];
 
   private readonly disks: readonly string[];
   private readonly inspections: InspectCache;
@@ -128,6 +129,7 @@ export class DockerRuntime implements Runtime {
     this.guests = new DockerGuests(untimed);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
+    this.lacks = detected.lacks;
     const missing = detected.missing.map((what) => `; ${what}`).join('');
     this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${missing}`;
   }
