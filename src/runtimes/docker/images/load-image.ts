@@ -25,21 +25,15 @@ export interface LoadOptions {
 /** Streams an image from its registry into the engine. Nothing is loaded unless every digest is right. */
 export async function loadImage(docker: Docker, content: ImageContent, options: LoadOptions): Promise<void> {
   const archive = Readable.from(writeArchive(content, options), { objectMode: false });
-  const { signal } = options;
-  const broken = new Promise<never>((_, reject) => {
-    archive.once('error', reject);
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true });
-  });
-  const load = async () => {
-    const progress = await docker.loadImage(archive, { quiet: true, abortSignal: signal });
+  let broken: unknown;
+  archive.once('error', (error) => (broken = error));
+  try {
+    const progress = await docker.loadImage(archive, { quiet: true, abortSignal: options.signal });
     const failure = await readFailure(docker, progress);
     if (failure !== undefined) throw new PullError('engine', failure);
-  };
-  try {
-    // An engine that has begun its answer does not end it when the archive breaks.
-    await Promise.race([broken, load()]);
   } catch (error) {
-    if (archive.errored) throw archive.errored;
+    // The client library ends the request when the archive breaks.
+    if (broken !== undefined) throw broken;
     if (statusOf(error) === undefined) throw error;
     throw new PullError('engine', engineMessage(error), { cause: error });
   } finally {
