@@ -19,7 +19,7 @@ import { inTransaction } from '../src/db/transaction.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
 import { StoredBytes } from '../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../src/lib/pace.js';
+import { Pace, PACE } from '../src/fairness/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';

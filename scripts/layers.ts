@@ -30,6 +30,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'ground',
     holds: 'Code without domain words: time, cursors, loops, queues, the log.',
   },
+  fairness: {
+    theme: 'ground',
+    holds: 'Fair division of a resource among owners: slots, shares and rates. Its README lists every use.',
+  },
   telemetry: {
     theme: 'operation',
     holds:

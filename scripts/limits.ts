@@ -8,10 +8,10 @@ import {
   MOST_OF_CONNECTION,
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
-import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/http/refusal-delays.js';
+import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/fairness/refusal-delays.js';
 import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
-import type { Slots } from '../src/lib/concurrency-limit.js';
-import { AT_ONCE } from '../src/lib/fair-admission.js';
+import type { Slots } from '../src/fairness/concurrency-limit.js';
+import { AT_ONCE } from '../src/fairness/fair-admission.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
@@ -55,8 +55,8 @@ import { MAX_READ_BYTES } from '../src/outbound/post.js';
 import { STARTS_PER_CPU } from '../src/runtimes/docker/engine-info.js';
 import { HEAD_RUNS, PASS_RUNS } from '../src/sandboxes/placement/queries.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
-import { PACE } from '../src/lib/pace.js';
-import { SHARE_MS } from '../src/lib/turns.js';
+import { PACE } from '../src/fairness/pace.js';
+import { SHARE_MS } from '../src/fairness/turns.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
 import { IMAGE_LIMITS } from './image-limits.js';
 import { answerText, bytes, number, time, type Answer, type Limit } from './limit-values.js';

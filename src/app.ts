@@ -21,7 +21,7 @@ import { traceRequests } from './http/trace-requests.js';
 import { routeUpgrades } from './http/upgrade.js';
 import { validatorOf } from './http/validation.js';
 import { warnOfIgnoredFields } from './http/warnings.js';
-import { Turns } from './lib/turns.js';
+import { Turns } from './fairness/turns.js';
 import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
 import { clientNetworkOf } from './lib/cidr.js';

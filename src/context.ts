@@ -13,7 +13,7 @@ import type { BoundedSet } from './lib/bounded-set.js';
 import type { Cursors } from './lib/cursor.js';
 import type { Instant } from './lib/instant.js';
 import type { Meters } from './lib/meters.js';
-import type { Pace } from './lib/pace.js';
+import type { Pace } from './fairness/pace.js';
 import type { Span, Tracing } from './lib/tracing.js';
 import type { RecentTouches } from './lib/recent-touches.js';
 import type { StoredBytes } from './lib/stored-bytes.js';

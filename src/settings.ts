@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
 import { connectionsFor } from './http/connections.js';
-import type { Slots } from './lib/concurrency-limit.js';
+import type { Slots } from './fairness/concurrency-limit.js';
 import { descriptorLimit } from './lib/descriptor-limit.js';
 import { PACKAGE_ROOT } from './lib/package-root.js';
 import type { DestinationPolicy } from './outbound/destination.js';

@@ -16,7 +16,7 @@ import type { Statement } from '../../src/db/pool.js';
 import { STORED_ANSWERS } from '../../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
 import { StoredBytes } from '../../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../../src/lib/pace.js';
+import { Pace, PACE } from '../../src/fairness/pace.js';
 import { Cursors } from '../../src/lib/cursor.js';
 import { ExplainedError } from '../../src/lib/explained-error.js';
 import { now } from '../../src/lib/instant.js';

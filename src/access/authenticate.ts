@@ -5,7 +5,7 @@ import { ApiError, type Details } from '../http/errors.js';
 import { clientAddressOf } from '../http/client-address.js';
 import type { App } from '../http/route.js';
 import { whenOver } from '../http/when-over.js';
-import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
 import { CidrSet, clientNetworkOf } from '../lib/cidr.js';
 import type { Instant } from '../lib/instant.js';
 import type { Access } from './access.js';

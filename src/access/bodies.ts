@@ -6,7 +6,7 @@ import { readJson } from '../http/read-json.js';
 import type { App } from '../http/route.js';
 import { BODY_LIMIT } from '../http/server.js';
 import { whenOver } from '../http/when-over.js';
-import { ByteBudget } from '../lib/byte-budget.js';
+import { ByteBudget } from '../fairness/byte-budget.js';
 import { callerOf } from './caller.js';
 
 declare module 'fastify' {

@@ -2,7 +2,7 @@ import type { Changes, Channel } from '../db/changes.js';
 import { ApiError } from '../http/errors.js';
 import { inBatches } from '../lib/batches.js';
 import { BoundedSet } from '../lib/bounded-set.js';
-import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
 import { hashTextOf } from './key-secret.js';
 
 /**

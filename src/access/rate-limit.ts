@@ -4,7 +4,7 @@ import { bytesIn, bytesOf } from '../http/admission.js';
 import { ApiError } from '../http/errors.js';
 import { clientAddressOf } from '../http/client-address.js';
 import { clientNetworkOf } from '../lib/cidr.js';
-import { WindowCounter, type WindowCount } from '../lib/window-counter.js';
+import { WindowCounter, type WindowCount } from '../fairness/window-counter.js';
 import type { Settings } from '../settings.js';
 import { callerOf } from './caller.js';
 

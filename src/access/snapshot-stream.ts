@@ -6,7 +6,7 @@ import type { Transaction } from '../db/transaction.js';
 import { endTurn } from '../http/admission.js';
 import { ApiError } from '../http/errors.js';
 import { watchReader } from '../http/slow-reader.js';
-import { makeFairQueue } from '../lib/fair-queue.js';
+import { makeFairQueue } from '../fairness/fair-queue.js';
 import { callerOf } from './caller.js';
 import { contextOf } from './request-context.js';
 

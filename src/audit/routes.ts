@@ -10,7 +10,7 @@ import { answers, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
 import { sendJson } from '../http/send-json.js';
 import { eventStream, FollowHeaders, StreamLimit, sendEvents } from '../http/sse.js';
-import type { Turns } from '../lib/turns.js';
+import type { Turns } from '../fairness/turns.js';
 import { lockPartitions } from './events/partition-queries.js';
 import { EventResponse, PaginatedEventResponse } from './events/schema.js';
 import { startExport, EXPORT_FORMATS, exportText } from './export/export.js';

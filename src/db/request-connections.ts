@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { FairSlots } from '../lib/fair-slots.js';
+import { FairSlots } from '../fairness/fair-slots.js';
 import {
   CONNECTIONS_OF_POOL,
   Overloaded,

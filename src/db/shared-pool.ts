@@ -1,5 +1,5 @@
 import type pg from 'pg';
-import type { FairSlots } from '../lib/fair-slots.js';
+import type { FairSlots } from '../fairness/fair-slots.js';
 import type { EventMarker, Pool, Sql, Statement } from './pool.js';
 import { isOutOfStep } from './prepared.js';
 

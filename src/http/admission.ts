@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
-import { FairAdmission, type Admission, type Refusal } from '../lib/fair-admission.js';
-import type { Pace } from '../lib/pace.js';
+import { FairAdmission, type Admission, type Refusal } from '../fairness/fair-admission.js';
+import type { Pace } from '../fairness/pace.js';
 import { ApiError } from './errors.js';
 import type { App } from './route.js';
 import { whenOver } from './when-over.js';

@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Slots } from '../lib/concurrency-limit.js';
+import type { Slots } from '../fairness/concurrency-limit.js';
 
 type Begin = (request: IncomingMessage, response: ServerResponse) => void;
 

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { carrierOf, notePeer, peerOf, type TrustedProxies } from './client-address.js';
-import type { Slots } from '../lib/concurrency-limit.js';
+import type { Slots } from '../fairness/concurrency-limit.js';
 
 /** The default at most; an idle connection takes about 10 KB. */
 export const MOST_CONNECTIONS = 10_000;

@@ -1,5 +1,5 @@
 import { stringifyExact } from '../lib/exact-json.js';
-import type { Turns } from '../lib/turns.js';
+import type { Turns } from '../fairness/turns.js';
 
 const ITEMS_OF_STEP = 100;
 const LETTERS_OF_STEP = 32 * 1024;

@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
 import { endTurn } from './admission.js';
 import { ApiError } from './errors.js';
 import { whenOver } from './when-over.js';

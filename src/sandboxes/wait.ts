@@ -7,7 +7,7 @@ import { whenOver } from '../http/when-over.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
 import { addMillis, type Instant } from '../lib/instant.js';
-import { makeConcurrencyLimit, type ConcurrencyLimit } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit, type ConcurrencyLimit } from '../fairness/concurrency-limit.js';
 import type { Settings } from '../settings.js';
 import { extendWanted } from '../runs/queries.js';
 import { giveUpStart } from './placement/give-up.js';

@@ -11,7 +11,7 @@ import { createFirstKey, type FirstKey } from '../keys/first-key.js';
 import { STORED_ANSWERS } from '../idempotency/stored-answers.js';
 import { BoundedSet } from '../lib/bounded-set.js';
 import { StoredBytes } from '../lib/stored-bytes.js';
-import { Pace, PACE } from '../lib/pace.js';
+import { Pace, PACE } from '../fairness/pace.js';
 import { Cursors } from '../lib/cursor.js';
 import { now } from '../lib/instant.js';
 import { openLogDestination } from '../lib/log-destination.js';

@@ -1,8 +1,8 @@
 import { setMaxListeners } from 'node:events';
 import type { Context } from '../context.js';
 import { SharedPool } from '../db/shared-pool.js';
-import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
-import { FairSlots } from '../lib/fair-slots.js';
+import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
+import { FairSlots } from '../fairness/fair-slots.js';
 import { addMillis } from '../lib/instant.js';
 import { startLoop } from '../lib/loop.js';
 import { sleep } from '../lib/sleep.js';

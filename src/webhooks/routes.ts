@@ -5,7 +5,7 @@ import type { Shared } from '../context.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
-import { makeConcurrencyLimit } from '../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
 import { createWebhook } from './create.js';
 import { deleteWebhook } from './delete.js';
 import { list, listLog } from './list.js';

@@ -2,7 +2,7 @@ import Fastify from 'fastify';
 import { setTimeout as pause } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { ADMISSION, admitFairly } from '../../src/http/admission.js';
-import { PACE, Pace } from '../../src/lib/pace.js';
+import { PACE, Pace } from '../../src/fairness/pace.js';
 
 test('requests that take long do not leave an organization fewer places', async () => {
   const app = Fastify();

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { AT_ONCE, FairAdmission, type Admission, type Refusal } from '../../src/lib/fair-admission.js';
-import { ACTIVE_MS, Pace } from '../../src/lib/pace.js';
+import { AT_ONCE, FairAdmission, type Admission, type Refusal } from '../../src/fairness/fair-admission.js';
+import { ACTIVE_MS, Pace } from '../../src/fairness/pace.js';
 import { until } from '../support/polling.js';
 
 const OPTIONS = {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { makeFairQueue, type FairQueueOptions, type SlotHolder } from '../../src/lib/fair-queue.js';
+import { makeFairQueue, type FairQueueOptions, type SlotHolder } from '../../src/fairness/fair-queue.js';
 import { until } from '../support/polling.js';
 
 const OPTIONS: FairQueueOptions = {

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, expect, test, vi } from 'vitest';
-import { FairSlots } from '../../src/lib/fair-slots.js';
+import { FairSlots } from '../../src/fairness/fair-slots.js';
 
 afterEach(() => void vi.useRealTimers());
 

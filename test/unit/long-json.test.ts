@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { longJson } from '../../src/http/long-json.js';
-import { Turns } from '../../src/lib/turns.js';
+import { Turns } from '../../src/fairness/turns.js';
 
 const short = fc.string({ unit: 'binary' });
 /** Longer than a step, with pairs of surrogates across its ends. */

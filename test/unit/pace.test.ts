@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ACTIVE_MS, Pace } from '../../src/lib/pace.js';
+import { ACTIVE_MS, Pace } from '../../src/fairness/pace.js';
 
 /** At the time 1,000, several keys are active. */
 function sharedPace(share: number, aheadMs: number): Pace {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { Turns } from '../../src/lib/turns.js';
+import { Turns } from '../../src/fairness/turns.js';
 import { checkLayer, ImageBudget } from '../../src/runtimes/docker/images/layer-check.js';
 import { PULL_TIMEOUT_MS, SLOW_PULL } from '../../src/runtimes/docker/images/limits.js';
 import { verified } from '../../src/runtimes/docker/images/load-image.js';

@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { SharedReads, type LogPlace } from '../../src/audit/list/shared-reads.js';
 import type { Context } from '../../src/context.js';
 import { RequestTurn } from '../../src/http/admission.js';
-import { FairAdmission } from '../../src/lib/fair-admission.js';
-import { Pace, PACE } from '../../src/lib/pace.js';
+import { FairAdmission } from '../../src/fairness/fair-admission.js';
+import { Pace, PACE } from '../../src/fairness/pace.js';
 
 const shares = () =>
   new FairAdmission({

@@ -3,8 +3,8 @@ import { expect, onTestFinished, test } from 'vitest';
 import { makeSnapshotStreamer } from '../../src/access/snapshot-stream.js';
 import type { Context, Shared } from '../../src/context.js';
 import { RequestTurn } from '../../src/http/admission.js';
-import { FairAdmission } from '../../src/lib/fair-admission.js';
-import { Pace, PACE } from '../../src/lib/pace.js';
+import { FairAdmission } from '../../src/fairness/fair-admission.js';
+import { Pace, PACE } from '../../src/fairness/pace.js';
 
 const SETTINGS = { usagePatienceMs: 100, usageIdleMs: 60_000, usageStallMs: 60_000, usageLimitMs: 60_000 };
 

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { Pace } from '../../src/lib/pace.js';
-import { SHARE_MS, Turns } from '../../src/lib/turns.js';
+import { Pace } from '../../src/fairness/pace.js';
+import { SHARE_MS, Turns } from '../../src/fairness/turns.js';
 import { until } from '../support/polling.js';
 
 test('long work leaves the event loop to others, and ends', async () => {

@@ -4,7 +4,7 @@ import type { Context } from '../../context.js';
 import type { RequestTurn } from '../../http/admission.js';
 import { ApiError, badParameter } from '../../http/errors.js';
 import { IDLE_MARK, RETRY, withIdleMarks, type StreamLimit } from '../../http/sse.js';
-import type { Turns } from '../../lib/turns.js';
+import type { Turns } from '../../fairness/turns.js';
 import type { EventFilter } from '../events/queries.js';
 import { findSpan, readEndSeq } from '../log/log-queries.js';
 import type { FilterQuery } from './filter.js';

@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { v5 as uuidv5 } from 'uuid';
-import type { Slots } from '../../lib/concurrency-limit.js';
+import type { Slots } from '../../fairness/concurrency-limit.js';
 import { CPU_OVERCOMMIT } from '../machine-capacity.js';
 import type { Capacity, Runtime } from '../runtime.js';
 import { SHARED_CPU_MILLIS } from '../shared-cpu.js';

@@ -1,5 +1,5 @@
 import Docker from 'dockerode';
-import { makeFairQueue, type FairQueue } from '../../lib/fair-queue.js';
+import { makeFairQueue, type FairQueue } from '../../fairness/fair-queue.js';
 import { sleep } from '../../lib/sleep.js';
 import { VolumeDiskError } from '../../volumes/storage/disks/errors.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';

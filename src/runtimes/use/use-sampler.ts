@@ -1,4 +1,4 @@
-import { makeConcurrencyLimit } from '../../lib/concurrency-limit.js';
+import { makeConcurrencyLimit } from '../../fairness/concurrency-limit.js';
 import type { Activity, Runtime } from '../runtime.js';
 import { UseHistory, HISTORY_MS } from './use-history.js';
 import { UseTotals } from './use-totals.js';

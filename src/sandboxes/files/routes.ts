@@ -8,7 +8,7 @@ import { sendJson } from '../../http/send-json.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import type { Turns } from '../../lib/turns.js';
+import type { Turns } from '../../fairness/turns.js';
 import { PathHeaders, PathQuery, RemoveHeaders } from '../../volumes/files/path-header.js';
 import { ADDRESSES, type Address } from '../address.js';
 import type { Entrance } from '../sessions/entrance.js';

@@ -4,7 +4,7 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { IDLE_MARK, RETRY, StreamLimit, withIdleMarks } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
-import type { Turns } from '../../lib/turns.js';
+import type { Turns } from '../../fairness/turns.js';
 import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
 import type { SecretMask } from '../../secrets/mask.js';
 import type { Settings } from '../../settings.js';

@@ -1,5 +1,5 @@
 import type { Context } from '../../context.js';
-import { makeFairQueue } from '../../lib/fair-queue.js';
+import { makeFairQueue } from '../../fairness/fair-queue.js';
 import { commandStateOf, type CommandState } from '../../runtimes/guest/command-end.js';
 import type { ReconcileRow } from './queries.js';
 import type { Timed } from './scope.js';

@@ -1,5 +1,5 @@
 import type { Context } from '../../context.js';
-import type { Slots } from '../../lib/concurrency-limit.js';
+import type { Slots } from '../../fairness/concurrency-limit.js';
 import { sleep } from '../../lib/sleep.js';
 import { NoRoomError } from '../../runtimes/runtime.js';
 import type { Term } from '../../workers/lease.js';

@@ -7,7 +7,7 @@ import { onRevocation } from '../../access/revocation-watch.js';
 import type { Context, WorkerContext } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
-import { makeConcurrencyLimit, type ConcurrencyLimit } from '../../lib/concurrency-limit.js';
+import { makeConcurrencyLimit, type ConcurrencyLimit } from '../../fairness/concurrency-limit.js';
 import type { Guest } from '../../runtimes/guest/guest.js';
 import { MovedAwayError } from '../forward.js';
 import { watchLabels } from '../label-watch.js';

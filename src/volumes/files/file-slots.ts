@@ -4,7 +4,7 @@ import type { Shared } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { resetConnection } from '../../http/reset-connection.js';
 import { whenOver } from '../../http/when-over.js';
-import { makeFairQueue, type SlotHolder } from '../../lib/fair-queue.js';
+import { makeFairQueue, type SlotHolder } from '../../fairness/fair-queue.js';
 
 /** Each list holds up to 50,000 entries in memory; the others hold descriptors and half a MiB. */
 export const FILE_SLOTS = {

@@ -1,4 +1,4 @@
-import { FairSlots } from '../../lib/fair-slots.js';
+import { FairSlots } from '../../fairness/fair-slots.js';
 
 const VALID_MS = 10_000;
 const VALID_PER_MEASURED = 20;

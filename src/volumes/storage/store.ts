@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
-import { FairSlots } from '../../lib/fair-slots.js';
+import { FairSlots } from '../../fairness/fair-slots.js';
 import { CapLedger } from './cap-ledger.js';
 import { measure } from './disk-usage.js';
 import { DATA, INCOMING, MOUNT_POINT } from './disks/disk-image.js';

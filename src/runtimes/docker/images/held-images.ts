@@ -1,5 +1,5 @@
 import type Docker from 'dockerode';
-import { FairSlots } from '../../../lib/fair-slots.js';
+import { FairSlots } from '../../../fairness/fair-slots.js';
 import { ORG_LABEL } from '../container.js';
 import { listPulled } from './engine-image.js';
 import { PullError } from './pull-error.js';

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import type { DiskReserve } from '../../../disk/disk-reserve.js';
-import { Turns } from '../../../lib/turns.js';
+import { Turns } from '../../../fairness/turns.js';
 import {
   formatImageReference,
   parseImageReference,

@@ -1,4 +1,4 @@
-import { makeFairQueue } from '../../../lib/fair-queue.js';
+import { makeFairQueue } from '../../../fairness/fair-queue.js';
 import { PULL_TIMEOUT_MS, PULLS, SHARE_AFTER_MS, SLOW_PULL, WAITING_PULLS } from './limits.js';
 import { PullError } from './pull-error.js';
 import { Pull } from './pull.js';

@@ -1,4 +1,4 @@
-import type { SlotHolder } from '../../../lib/fair-queue.js';
+import type { SlotHolder } from '../../../fairness/fair-queue.js';
 import { SLOW_PULL } from './limits.js';
 import { PullError } from './pull-error.js';
 

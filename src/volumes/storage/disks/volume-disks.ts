@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { open, statfs, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { FairSlots } from '../../../lib/fair-slots.js';
+import { FairSlots } from '../../../fairness/fair-slots.js';
 import { mountsBelow } from '../../../lib/mount-table.js';
 import { ignoreMissing } from '../guest-path.js';
 import {

@@ -1,5 +1,5 @@
 import { makeConcurrencyLimit, type Slots } from './concurrency-limit.js';
-import { sleep } from './sleep.js';
+import { sleep } from '../lib/sleep.js';
 
 export interface SlotHolder {
   /** How long the holder has not used its slot, in milliseconds. */

@@ -1,4 +1,4 @@
-import { sleep } from './sleep.js';
+import { sleep } from '../lib/sleep.js';
 
 interface Options {
   /** The part of the time for the work of a key. */

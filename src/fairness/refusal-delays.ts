@@ -13,6 +13,7 @@ export class RefusalDelays {
     if (due > now + MOST_DELAY_MS) return undefined;
     this.latest.delete(key);
     this.latest.set(key, due);
+    // In the order of the latest refusals. The oldest one is mostly due first, so the loop ends at the first that is not yet due.
     for (const [other, at] of this.latest) {
       if (at > now) break;
       this.latest.delete(other);
