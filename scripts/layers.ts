@@ -60,6 +60,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'ground',
     holds: 'HTTP requests to addresses that callers chose, behind an address check.',
   },
+  'network-policy': {
+    theme: 'sandboxes',
+    holds: 'The meaning of a network policy without an engine: order, traffic, destinations, guarded groups.',
+  },
   'sandboxes/spec': {
     theme: 'sandboxes',
     holds: 'The wire shapes of a sandbox and its specification.',

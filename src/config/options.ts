@@ -3,7 +3,7 @@ import { UNIX_PEER } from '../http/client-address.js';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_FORMATS } from '../lib/log-destination.js';
 import { LOG_LEVELS } from '../lib/log.js';
-import { GUARDED_GROUPS } from '../runtimes/docker/network/compile-policy.js';
+import { GUARDED_GROUPS } from '../network-policy/guarded-groups.js';
 import { DISK_WRITES } from '../runtimes/docker/disk-writes.js';
 import { isUsable } from '../runtimes/docker/network/resolvers.js';
 import { PROCESSES } from '../runtimes/docker/process-limit.js';

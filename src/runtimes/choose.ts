@@ -5,7 +5,7 @@ import { ExplainedError } from '../lib/explained-error.js';
 import type { VolumeStore } from '../volumes/storage/store.js';
 import { explainConnectionError } from './docker/connection-error.js';
 import type { PullOptions } from './docker/images/images.js';
-import type { GuardedGroup } from './docker/network/compile-policy.js';
+import type { GuardedGroup } from '../network-policy/guarded-groups.js';
 import type { DockerRuntime } from './docker/runtime.js';
 import { explainConnection } from './kubernetes/explain-connection.js';
 import type { NetworkChoice } from './kubernetes/network/choices.js';

@@ -4,7 +4,7 @@ import { ApiError } from '../http/errors.js';
 import type { Integer } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { MountRequest } from '../sandboxes/spec/mount-schema.js';
-import type { NetworkPolicy } from '../sandboxes/spec/network-schema.js';
+import type { NetworkPolicy } from '../network-policy/schema.js';
 import type { CreateSandboxRequest } from '../sandboxes/spec/schema.js';
 
 export const RUNTIME_CHOICES = ['auto', 'docker', 'kubernetes', 'simulated'] as const;

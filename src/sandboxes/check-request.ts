@@ -8,7 +8,7 @@ import { unmetRequirement } from './required-capabilities.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
 import { parseImageReference } from './spec/image-reference.js';
 import type { MountRequest } from './spec/mount-schema.js';
-import { DESTINATION_FORMS_TEXT, DESTINATION_KEYS } from './spec/network-schema.js';
+import { DESTINATION_FORMS_TEXT, DESTINATION_KEYS } from '../network-policy/schema.js';
 import type { SecretEntry } from './spec/secret-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';
 import { MAX_DOMAIN, MAX_PATH_BYTES, MOST } from './spec/size-limits.js';

@@ -1,10 +1,8 @@
-import { isSubnetOfAny } from '../lib/cidr.js';
-import { GROUPS } from '../lib/special-addresses.js';
-import { blocksEverything, isOnlyDns, type GuardedGroup } from '../runtimes/docker/network/compile-policy.js';
+import { guardedGroupOf, opensPrivate } from '../network-policy/guarded-groups.js';
+import { blocksEverything } from '../network-policy/order.js';
+import { DESTINATION_FORMS_TEXT, type Rule } from '../network-policy/schema.js';
 import type { Requirement } from './requirement.js';
-import { DESTINATION_FORMS_TEXT, type NetworkPolicy, type NetworkRequest } from './spec/network-schema.js';
-
-type Rule = NonNullable<NetworkPolicy['rules']>[number];
+import type { NetworkRequest } from './spec/network-schema.js';
 
 const NETWORK =
   'the operator chooses a cluster that enforces NetworkPolicy, or vouches for its network with --kubernetes-network trusted';
@@ -88,16 +86,9 @@ function domainRequirement({ destination }: Rule, index: number): Requirement | 
 }
 
 /** The limits of a NetworkPolicy. */
-function trafficRequirements(
-  { action, destination, ports = [], protocols = [] }: Rule,
-  index: number,
-): (Requirement | false)[] {
+function trafficRequirements(rule: Rule, index: number): (Requirement | false)[] {
+  const { action, ports = [], protocols = [] } = rule;
   const field = `network.policy.rules[${index}]`;
-  const isOpened =
-    action === 'allow' &&
-    typeof destination !== 'string' &&
-    (('cidr' in destination && isSubnetOfAny(destination.cidr, PRIVATE)) ||
-      ('group' in destination && destination.group === 'private'));
   return [
     protocols.some((protocol) => protocol.startsWith('icmp')) && {
       capability: 'network_icmp',
@@ -111,7 +102,7 @@ function trafficRequirements(
       what: 'open ranges of ports',
       remedy: 'allow single ports, or use a cluster whose network supports endPort in a NetworkPolicy',
     },
-    isOpened && {
+    opensPrivate(rule) && {
       capability: 'network_private',
       field: `${field}.destination`,
       what: 'open private addresses, which may be those of the cluster',
@@ -120,27 +111,14 @@ function trafficRequirements(
   ];
 }
 
-const PRIVATE = [...GROUPS.private.v4, ...GROUPS.private.v6];
-const METADATA = [...GROUPS.metadata.v4, ...GROUPS.metadata.v6];
-
-/**
- * A rule for addresses that the operator blocks has no effect. A rule for more addresses, such as `any`, affects the others.
- * DNS is always open.
- */
 function guardedRequirement(rule: Rule, index: number): Requirement | false {
-  const { direction, destination, action } = rule;
-  if (action !== 'allow' || direction === 'ingress' || typeof destination === 'string' || isOnlyDns(rule))
-    return false;
-  const field = `network.policy.rules[${index}].destination`;
-  const requirement = (group: GuardedGroup, key: string): Requirement => ({
+  const opened = guardedGroupOf(rule);
+  if (!opened) return false;
+  const { group, key } = opened;
+  return {
     capability: `network_${group}`,
-    field: `${field}.${key}`,
+    field: `network.policy.rules[${index}].destination.${key}`,
     what: `open ${group === 'host' ? 'the host' : 'metadata services'} to sandboxes`,
     remedy: `on Docker the operator opens ${group === 'host' ? 'it' : 'them'} with --docker-allow ${group}`,
-  });
-  if ('cidr' in destination)
-    return isSubnetOfAny(destination.cidr, METADATA) && requirement('metadata', 'cidr');
-  if (!('group' in destination)) return false;
-  const { group } = destination;
-  return (group === 'host' || group === 'metadata') && requirement(group, 'group');
+  };
 }

@@ -1,4 +1,4 @@
-import { blocksEverything } from '../runtimes/docker/network/compile-policy.js';
+import { blocksEverything } from '../network-policy/order.js';
 import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
 import { withBase64 } from './file-patches.js';
 import { requiredCapabilities } from './required-capabilities.js';

@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 import { expect } from 'vitest';
-import type { GuardedGroup } from '../../src/runtimes/docker/network/compile-policy.js';
+import type { GuardedGroup } from '../../src/network-policy/guarded-groups.js';
 import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
 import type { Client } from './client.js';
 import { docker, execIn, IMAGE, SOCKET } from './docker.js';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { compilePolicy } from '../../src/runtimes/docker/network/compile-policy.js';
-import { PUBLIC_PROFILE } from '../../src/runtimes/docker/network/public-profile.js';
-import type { NetworkPolicy } from '../../src/sandboxes/spec/network-schema.js';
+import { PUBLIC_PROFILE } from '../../src/network-policy/public-profile.js';
+import type { NetworkPolicy } from '../../src/network-policy/schema.js';
 
 const ESTABLISHED = 'ct state established,related accept';
 const CHAINS = [

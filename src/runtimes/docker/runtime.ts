@@ -59,7 +59,7 @@ import { InspectCache } from './inspect-cache.js';
 import { readLogStream, sinceOf } from './log-stream.js';
 import { measureUse } from './measure-use.js';
 import type { Bind } from './mounts/staging-directory.js';
-import type { GuardedGroup } from './network/compile-policy.js';
+import type { GuardedGroup } from '../../network-policy/guarded-groups.js';
 import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { PROCESSES } from './process-limit.js';

@@ -1,6 +1,10 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { GROUPS, SPECIAL } from '../../../lib/special-addresses.js';
-import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
+import { GROUPS } from '../../../lib/special-addresses.js';
+import { ADDRESS_SETS, targetOf, type AddressSetName } from '../../../network-policy/destination.js';
+import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
+import { defaultFor, rulesFor } from '../../../network-policy/order.js';
+import type { Action, Direction, NetworkPolicy, Rule } from '../../../network-policy/schema.js';
+import { DNS_PORT, dnsCarriersOf, trafficOf, type Carrier } from '../../../network-policy/traffic.js';
 import { bandwidthRules } from './bandwidth.js';
 
 export interface NetworkEnvironment {
@@ -14,15 +18,7 @@ export interface NetworkEnvironment {
   bandwidthMbits: number;
 }
 
-/** Traffic to these groups may act with the rights of the machine. */
-export const GUARDED_GROUPS = ['host', 'metadata'] as const;
-export type GuardedGroup = (typeof GUARDED_GROUPS)[number];
-
-type Rule = NonNullable<NetworkPolicy['rules']>[number];
-type Traffic = Pick<Rule, 'protocols' | 'ports'>;
-type Direction = 'egress' | 'ingress';
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
-const DNS_PORT = 53;
 /**
  * All sandboxes of a machine share its table of tracked connections. `open`: without closed TCP connections, which stay in that table
  * for two minutes. `tcpPerSecond`: on average, after a burst of `open`.
@@ -32,11 +28,18 @@ export const FLOWS = { open: 4_096, tcpPerSecond: 100 };
 const INNER_RESOLVER = '127.0.0.11';
 
 /**
- * An nftables script that atomically replaces the previous rules. The engine's resolver is closed on all ports, because
- * its address translation follows these chains.
+ * An nftables script that atomically replaces the previous rules.
+ *
+ * The first verdict of a chain is final, so the order is part of the policy:
+ * 1. The engine's resolver is closed on all ports, because its address translation follows these chains. It comes before
+ *    loopback, which is its interface.
+ * 2. Traffic of the sandbox to itself passes, and counts for no limit.
+ * 3. The bandwidth counts packets of established connections too, which the next step accepts.
+ * 4. Replies pass before the rules: each connection was decided by its first packet.
+ * 5. Other sandboxes, the limits of connections and the guarded groups come before the rules, which cannot open them.
+ * 6. The rules of the policy, then its default.
  */
 export function compilePolicy(policy: NetworkPolicy, environment: NetworkEnvironment): string {
-  // Before the packets of established connections, which the next rules accept.
   const bandwidth = lines(bandwidthRules(environment.bandwidthMbits));
   return `table inet sandkeep
 delete table inet sandkeep
@@ -62,28 +65,22 @@ ${lines(commonRules('egress'))}
     ct count over ${FLOWS.open} jump refuse
     meta l4proto tcp limit rate over ${FLOWS.tcpPerSecond}/second burst ${FLOWS.open} packets jump refuse
     jump guarded
-${lines(rulesOf(policy, 'egress'))}
-    ${policy.default_egress === 'allow' ? 'accept' : 'jump refuse'}
+${lines(compileRules(policy, 'egress'))}
+    ${defaultFor(policy, 'egress') === 'allow' ? 'accept' : 'jump refuse'}
   }
   chain arriving {
     type filter hook input priority filter; policy drop;
     iifname "lo" accept
 ${bandwidth}
 ${lines(commonRules('ingress'))}
-${lines(rulesOf(policy, 'ingress'))}
-    ${policy.default_ingress === 'allow' ? 'accept' : 'drop'}
+${lines(compileRules(policy, 'ingress'))}
+    ${defaultFor(policy, 'ingress') === 'allow' ? 'accept' : 'drop'}
   }
   chain passing {
     type filter hook forward priority filter; policy drop;
   }
 }
 `;
-}
-
-export function blocksEverything({ default_egress, default_ingress, rules = [] }: NetworkPolicy): boolean {
-  return [default_egress, default_ingress, ...rules.map(({ action }) => action)].every(
-    (action) => action !== 'allow',
-  );
 }
 
 /** Each address counts for one group, `host` first: "allow private" must not open the host's address on the bridge. */
@@ -93,8 +90,7 @@ function addressSets({ hosts, resolvers, neighbours }: NetworkEnvironment): stri
     host: { v4: hosts.filter(isV4), v6: hosts.filter(isV6) },
     resolver: { v4: resolvers.filter(isV4), v6: resolvers.filter(isV6) },
     neighbour: link,
-    special: SPECIAL,
-    ...GROUPS,
+    ...ADDRESS_SETS,
   };
   return Object.entries(named)
     .flatMap(([name, { v4, v6 }]) => [
@@ -125,7 +121,7 @@ function guardedChain({ openableGroups }: NetworkEnvironment): string {
   return `  chain guarded {\n${lines(rules)}\n  }`;
 }
 
-function verdictExceptHost(action: Rule['action'], verdict: string): string {
+function verdictExceptHost(action: Action, verdict: string): string {
   return `  chain ${action}_but_host {
     ip daddr @host4 return
     ip6 daddr @host6 return
@@ -147,74 +143,73 @@ function commonRules(direction: Direction): string[] {
   ];
 }
 
-function rulesOf({ rules = [] }: NetworkPolicy, direction: Direction): string[] {
-  return rules
-    .filter((rule) => rule.direction === direction || rule.direction === 'any')
-    .flatMap((rule) => compileRule(rule, direction));
+function compileRules(policy: NetworkPolicy, direction: Direction): string[] {
+  return rulesFor(policy, direction).flatMap((rule) => compileRule(rule, direction));
 }
 
 function compileRule(rule: Rule, direction: Direction): string[] {
-  const { destination, action } = rule;
+  const { action } = rule;
   const verdict = action === 'allow' ? 'accept' : direction === 'egress' ? 'jump refuse' : 'drop';
   const peer = PEER[direction];
-  if (destination === 'any') return combine([''], kindsOf(rule), verdict);
-  if ('cidr' in destination) return combine([matchCidr(destination.cidr, peer)], kindsOf(rule), verdict);
-  if (!('group' in destination)) throw new Error('a rule by domain must not get past admission');
+  const target = targetOf(rule.destination);
+  const kinds = kindsOf(rule);
+  switch (target.kind) {
+    case 'any':
+      return combine([''], kinds, verdict);
+    case 'block':
+      return combine([matchCidr(target.cidr, peer)], kinds, verdict);
+    case 'host': {
+      const hosts = combine([`ip ${peer} @host4`, `ip6 ${peer} @host6`], kinds, verdict);
+      if (direction === 'ingress') return hosts;
+      const resolvers = [`ip ${peer} @resolver4`, `ip6 ${peer} @resolver6`];
+      return [...hosts, ...combine(resolvers, dnsKindsOf(rule), verdict)];
+    }
+    case 'set': {
+      const matches = (['4', '6'] as const).map((family) => matchSet(target, family, peer));
+      // A rule for public addresses is about public resolvers too, so only the host is left out.
+      if (direction === 'egress' && target.within !== undefined)
+        return combine(matches, kinds, `jump ${action}_but_host`);
+      const [v4, v6] = matches;
+      return combine([`${v4} ip ${peer} != @host4`, `${v6} ip6 ${peer} != @host6`], kinds, verdict);
+    }
+  }
+}
 
-  const { group } = destination;
-  if (group === 'public') {
-    return combine(
-      [`ip ${peer} != @special4 ip ${peer} != @host4`, `ip6 ${peer} != @special6 ip6 ${peer} != @host6`],
-      kindsOf(rule),
-      verdict,
-    );
-  }
-  if (group === 'host') {
-    const hosts = combine([`ip ${peer} @host4`, `ip6 ${peer} @host6`], kindsOf(rule), verdict);
-    const resolvers = [`ip ${peer} @resolver4`, `ip6 ${peer} @resolver6`];
-    return direction === 'ingress' ? hosts : [...hosts, ...combine(resolvers, dnsKindsOf(rule), verdict)];
-  }
-  const exceptMetadata = (family: '4' | '6', ip: string) =>
-    group === 'metadata' ? '' : ` ${ip} ${peer} != @metadata${family}`;
-  const matches = [
-    `ip ${peer} @${group}4${exceptMetadata('4', 'ip')}`,
-    `ip6 ${peer} @${group}6${exceptMetadata('6', 'ip6')}`,
-  ];
-  if (direction === 'egress') return combine(matches, kindsOf(rule), `jump ${action}_but_host`);
-  const [v4, v6] = matches;
-  return combine([`${v4} ip saddr != @host4`, `${v6} ip6 saddr != @host6`], kindsOf(rule), verdict);
+function matchSet(
+  { within, without }: { within?: AddressSetName; without?: AddressSetName },
+  family: '4' | '6',
+  peer: string,
+): string {
+  const field = `${family === '4' ? 'ip' : 'ip6'} ${peer}`;
+  return [within && `${field} @${within}${family}`, without && `${field} != @${without}${family}`]
+    .filter(Boolean)
+    .join(' ');
 }
 
 function combine(peers: readonly string[], kinds: readonly string[], verdict: string): string[] {
   return peers.flatMap((peer) => kinds.map((kind) => `${peer} ${kind} ${verdict}`.trim()));
 }
 
-/** A rule with ports matches only TCP and UDP. */
-function kindsOf({ protocols = [], ports = [] }: Traffic): string[] {
-  if (protocols.length === 0 && ports.length === 0) return [''];
+function kindsOf(rule: Rule): string[] {
+  const traffic = trafficOf(rule);
+  if (traffic === 'everything') return [''];
+  const { carriers, ports, icmp } = traffic;
   const ranges = ports.map(({ start, end }) => (start === end ? `${start}` : `${start}-${end}`));
-  const dport = ports.length === 0 ? '' : ` th dport { ${ranges.join(', ')} }`;
-  const carriers = protocols.length === 0 ? ['tcp', 'udp'] : protocols.filter(isCarrier);
   return [
-    ...(carriers.length === 0 ? [] : [`meta l4proto { ${[...new Set(carriers)].join(', ')} }${dport}`]),
-    ...(protocols.includes('icmpv4') && ports.length === 0 ? ['meta nfproto ipv4 meta l4proto icmp'] : []),
-    ...(protocols.includes('icmpv6') && ports.length === 0 ? ['meta nfproto ipv6 meta l4proto icmpv6'] : []),
+    ...(carriers.length === 0 ? [] : [matchCarriers(carriers, ranges)]),
+    ...(icmp.includes('icmpv4') ? ['meta nfproto ipv4 meta l4proto icmp'] : []),
+    ...(icmp.includes('icmpv6') ? ['meta nfproto ipv6 meta l4proto icmpv6'] : []),
   ];
 }
 
-function dnsKindsOf({ protocols = [], ports = [] }: Traffic): string[] {
-  const covers = ports.length === 0 || ports.some(({ start, end }) => start <= DNS_PORT && DNS_PORT <= end);
-  if (!covers || (protocols.length > 0 && !protocols.some(isCarrier))) return [];
-  return kindsOf({ protocols: protocols.filter(isCarrier), ports: [{ start: DNS_PORT, end: DNS_PORT }] });
+function dnsKindsOf(rule: Rule): string[] {
+  const carriers = dnsCarriersOf(rule);
+  return carriers.length === 0 ? [] : [matchCarriers(carriers, [`${DNS_PORT}`])];
 }
 
-export function isOnlyDns({ ports = [], protocols = [] }: Traffic): boolean {
-  const onPort = ports.length > 0 && ports.every(({ start, end }) => start === DNS_PORT && end === DNS_PORT);
-  return onPort && protocols.every(isCarrier);
-}
-
-function isCarrier(protocol: string): boolean {
-  return protocol === 'tcp' || protocol === 'udp';
+function matchCarriers(carriers: readonly Carrier[], ports: readonly string[]): string {
+  const dport = ports.length === 0 ? '' : ` th dport { ${ports.join(', ')} }`;
+  return `meta l4proto { ${carriers.join(', ')} }${dport}`;
 }
 
 /** nftables has no `/0`. */

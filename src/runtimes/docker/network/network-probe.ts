@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { engineMessage, NOT_FOUND, statusOf } from '../errors.js';
 import type { GuestInit } from '../guest-init.js';
-import type { GuardedGroup } from './compile-policy.js';
+import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
 import { explainNoNftables, hasEnvironmentLine } from './nftables.js';
 import {
   createPauseContainer,

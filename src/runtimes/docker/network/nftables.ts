@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers';
 import { sleep } from '../../../lib/sleep.js';
 import { StartRefusedError } from '../../runtime.js';
 import { compilePolicy } from './compile-policy.js';
-import { PUBLIC_PROFILE } from './public-profile.js';
+import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
 
 /** For a loaded machine: neither program waits. */
 const TIMEOUT_MS = 10_000;

@@ -20,7 +20,7 @@ import {
   stopPauseContainer,
   type PauseContainer,
 } from './pause-container.js';
-import { PUBLIC_PROFILE } from './public-profile.js';
+import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
 import { neededRepair } from './repair.js';
 import { systemResolvers } from './resolvers.js';
 

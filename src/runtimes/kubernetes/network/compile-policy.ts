@@ -1,6 +1,14 @@
 import type { V1NetworkPolicyPeer, V1NetworkPolicyPort, V1NetworkPolicySpec } from '@kubernetes/client-node';
-import { GROUPS, SPECIAL } from '../../../lib/special-addresses.js';
-import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
+import { ADDRESS_SETS, targetOf, type AddressSetName } from '../../../network-policy/destination.js';
+import { defaultFor, rulesFor } from '../../../network-policy/order.js';
+import type { Direction, NetworkPolicy, Rule } from '../../../network-policy/schema.js';
+import {
+  CARRIERS,
+  DNS_PORT,
+  matches,
+  type Carrier,
+  type PortRange,
+} from '../../../network-policy/traffic.js';
 import { StartRefusedError } from '../../runtime.js';
 import { SANDBOX_LABEL } from '../names.js';
 import { AddressSet } from './address-set.js';
@@ -14,12 +22,8 @@ export interface PolicyEnvironment {
   resolvers: readonly string[];
 }
 
-type Direction = 'egress' | 'ingress';
-type Rule = NonNullable<NetworkPolicy['rules']>[number];
-interface Traffic {
-  protocol: 'tcp' | 'udp' | 'other';
-  start: number;
-  end: number;
+interface Traffic extends PortRange {
+  protocol: Carrier | 'other';
 }
 interface Grant {
   peers: AddressSet;
@@ -29,11 +33,9 @@ interface Grant {
 
 const FIRST_PORT = 1;
 const LAST_PORT = 65_535;
-const DNS_PORT = 53;
 const OTHER: Traffic = { protocol: 'other', start: FIRST_PORT, end: LAST_PORT };
 const EVERYWHERE = AddressSet.of(['0.0.0.0/0', '::/0']);
-const METADATA = AddressSet.of([...GROUPS.metadata.v4, ...GROUPS.metadata.v6]);
-const PUBLIC = EVERYWHERE.minus(AddressSet.of([...SPECIAL.v4, ...SPECIAL.v6]));
+const METADATA = addressesOf('metadata');
 /** Ranges of ports, times rules. A policy at this limit takes half a second. */
 const MOST_STEPS = 4_096;
 
@@ -60,9 +62,7 @@ export function compilePolicy(
 
 /** Three levels: open for all traffic, for a protocol, for ranges of ports. */
 function grantsOf(policy: NetworkPolicy, direction: Direction, environment: PolicyEnvironment): Grant[] {
-  const rules = (policy.rules ?? []).filter(
-    (rule) => rule.direction === direction || rule.direction === 'any',
-  );
+  const rules = rulesFor(policy, direction);
   const allowed = (traffic: Traffic) => allowedPeers(policy, rules, direction, traffic, environment);
   const ranges = portRanges(rules);
   if (ranges.length * rules.length > MOST_STEPS) {
@@ -70,7 +70,7 @@ function grantsOf(policy: NetworkPolicy, direction: Direction, environment: Poli
       'the network policy has too many rules with different ports for a NetworkPolicy',
     );
   }
-  const carriers = (['tcp', 'udp'] as const).map((protocol) => {
+  const carriers = CARRIERS.map((protocol) => {
     const parts = ranges.map((range) => ({ range, peers: allowed({ protocol, ...range }) }));
     return { protocol, parts, common: common(parts.map(({ peers }) => peers)) };
   });
@@ -93,7 +93,7 @@ function common(sets: readonly AddressSet[]): AddressSet {
 }
 
 /** Ranges in which every rule treats all ports alike. */
-function portRanges(rules: readonly Rule[]): Pick<Traffic, 'start' | 'end'>[] {
+function portRanges(rules: readonly Rule[]): PortRange[] {
   const bounds = rules.flatMap(({ ports = [] }) => ports.flatMap(({ start, end }) => [start, end + 1]));
   const starts = [...new Set([FIRST_PORT, DNS_PORT, DNS_PORT + 1, ...bounds])]
     .filter((port) => port >= FIRST_PORT && port <= LAST_PORT)
@@ -101,10 +101,7 @@ function portRanges(rules: readonly Rule[]): Pick<Traffic, 'start' | 'end'>[] {
   return starts.map((start, index) => ({ start, end: (starts[index + 1] ?? LAST_PORT + 1) - 1 }));
 }
 
-function mergePorts(
-  protocol: string,
-  parts: readonly { range: Pick<Traffic, 'start' | 'end'>; peers: AddressSet }[],
-): Grant[] {
+function mergePorts(protocol: string, parts: readonly { range: PortRange; peers: AddressSet }[]): Grant[] {
   const merged: { start: number; end: number; peers: AddressSet }[] = [];
   for (const { range, peers } of parts) {
     const last = merged.at(-1);
@@ -133,15 +130,14 @@ function allowedPeers(
   environment: PolicyEnvironment,
 ): AddressSet {
   const cluster = AddressSet.of(environment.clusterCidrs);
-  const fallback = direction === 'egress' ? policy.default_egress : policy.default_ingress;
   let undecided = everything(environment);
   const allowed: AddressSet[] = [];
-  for (const rule of rules.filter((candidate) => covers(candidate, traffic))) {
+  for (const rule of rules.filter((candidate) => matches(candidate, traffic.protocol, traffic))) {
     const peers = destinationOf(rule, cluster);
     if (rule.action === 'allow') allowed.push(undecided.intersect(peers));
     undecided = undecided.minus(peers);
   }
-  if (fallback === 'allow') allowed.push(undecided);
+  if (defaultFor(policy, direction) === 'allow') allowed.push(undecided);
   const open = AddressSet.union(allowed).minus(cluster);
   if (direction === 'ingress') return open;
   const isDns = traffic.protocol !== 'other' && traffic.start === DNS_PORT && traffic.end === DNS_PORT;
@@ -153,26 +149,30 @@ function everything({ families }: PolicyEnvironment): AddressSet {
   return AddressSet.of(blocks).withCluster(true);
 }
 
-function covers({ protocols = [], ports = [] }: Rule, { protocol, start, end }: Traffic): boolean {
-  if (protocol === 'other') return protocols.length === 0 && ports.length === 0;
-  if (protocols.length > 0 && !protocols.includes(protocol)) return false;
-  return ports.length === 0 || ports.some((range) => range.start <= start && end <= range.end);
-}
-
 /** A block that is denied includes the cluster when it has some of its addresses; one that is allowed never does. */
 function destinationOf({ destination, action }: Rule, cluster: AddressSet): AddressSet {
-  if (destination === 'any') return EVERYWHERE.withCluster(true);
-  if ('cidr' in destination) {
-    const block = AddressSet.of([destination.cidr]);
-    const isDenied = action === 'deny' && !block.intersect(cluster).isEmpty;
-    return block.withCluster(isDenied);
+  const target = targetOf(destination);
+  switch (target.kind) {
+    case 'any':
+      return EVERYWHERE.withCluster(true);
+    case 'block': {
+      const block = AddressSet.of([target.cidr]);
+      const isDenied = action === 'deny' && !block.intersect(cluster).isEmpty;
+      return block.withCluster(isDenied);
+    }
+    case 'host':
+      return AddressSet.CLUSTER;
+    case 'set': {
+      const { within, without } = target;
+      const addresses = within ? addressesOf(within) : EVERYWHERE;
+      return without ? addresses.minus(addressesOf(without)) : addresses;
+    }
   }
-  if (!('group' in destination)) throw new Error('a rule by domain must not get past admission');
-  const { group } = destination;
-  if (group === 'host') return AddressSet.CLUSTER;
-  if (group === 'public') return PUBLIC;
-  const blocks = AddressSet.of([...GROUPS[group].v4, ...GROUPS[group].v6]);
-  return group === 'metadata' ? blocks : blocks.minus(METADATA);
+}
+
+function addressesOf(name: AddressSetName): AddressSet {
+  const { v4, v6 } = ADDRESS_SETS[name];
+  return AddressSet.of([...v4, ...v6]);
 }
 
 /** A selector, because the addresses of Pods may not match blocks, and blocks cannot leave sandboxes out. */

@@ -1,6 +1,6 @@
 import type { V1NetworkPolicy, V1NetworkPolicySpec } from '@kubernetes/client-node';
-import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
-import { PUBLIC_PROFILE } from '../../docker/network/public-profile.js';
+import type { NetworkPolicy } from '../../../network-policy/schema.js';
+import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
 import { StartRefusedError, type Run } from '../../runtime.js';
 import type { Cluster } from '../client.js';
 import { CONFLICT, ignoreStatus } from '../errors.js';

@@ -1,4 +1,4 @@
-import type { NetworkPolicy } from '../../../sandboxes/spec/network-schema.js';
+import type { NetworkPolicy } from './schema.js';
 
 /** The default policy: outgoing traffic to the public internet and the resolvers, all incoming traffic. */
 export const PUBLIC_PROFILE: NetworkPolicy = {
