@@ -23,7 +23,7 @@ import { Pace, PACE } from '../src/fairness/pace.js';
 import { Cursors } from '../src/lib/cursor.js';
 import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
-import { SimulatedRuntime } from '../src/runtimes/simulated/runtime.js';
+import { SimulatedRuntime } from '../src/engines/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
@@ -32,7 +32,7 @@ import { VolumeStore } from '../src/volumes/storage/store.js';
 import { NO_METERS } from '../src/lib/meters.js';
 import { openMetrics } from '../src/metrics/open-metrics.js';
 import { RecentTouches } from '../src/lib/recent-touches.js';
-import { UseSampler } from '../src/runtimes/use/use-sampler.js';
+import { UseSampler } from '../src/engine/use/use-sampler.js';
 import { makePeer } from '../src/workers/peer.js';
 
 const [arm, url, directory, orgId, collector = '', share = '1'] = process.argv.slice(2) as [

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
-import { GuestInit } from '../src/runtimes/docker/guest-init.js';
-import { DockerRuntime } from '../src/runtimes/docker/runtime.js';
-import type { Run, RunSpec } from '../src/runtimes/runtime.js';
+import { GuestInit } from '../src/engines/docker/guest-init.js';
+import { DockerRuntime } from '../src/engines/docker/runtime.js';
+import type { Run, RunSpec } from '../src/engine/runtime.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 
 const NEVER = new AbortController().signal;

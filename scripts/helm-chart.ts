@@ -8,8 +8,8 @@ import type { Option } from '../src/config/option.js';
 import { OPTION_NAMES, OPTIONS, type OptionName } from '../src/config/options.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { VERSION } from '../src/lib/version.js';
-import { manifest } from '../src/runtimes/kubernetes/manifest.js';
-import type { NamespaceChoice } from '../src/runtimes/kubernetes/namespace-choices.js';
+import { manifest } from '../src/engines/kubernetes/manifest.js';
+import type { NamespaceChoice } from '../src/engines/kubernetes/namespace-choices.js';
 
 const CHART = 'deploy/helm/sandkeep';
 const ORGANIZATION_ROLE = '{{ .Release.Namespace }}-{{ include "sandkeep.fullname" . }}-organization';

@@ -1,5 +1,5 @@
 import { DEFAULT_CONFIG } from '../src/config/options.js';
-import { MAX_REFERENCES } from '../src/images/stored-access.js';
+import { MAX_REFERENCES } from '../src/registry/stored-access.js';
 import {
   CONFIG_TIMEOUT_MS,
   MAX_DOCUMENT_BYTES,
@@ -14,7 +14,7 @@ import {
   SHARE_OF_ORG,
   SLOW_PULL,
   WAITING_PULLS,
-} from '../src/runtimes/docker/images/limits.js';
+} from '../src/registry/limits.js';
 import { bytes, number, time, type Limit } from './limit-values.js';
 
 export const IMAGE_LIMITS = {

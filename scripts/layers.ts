@@ -1,6 +1,6 @@
 /**
  * Checks the order of the folders of `src`, types included: a file imports only from its own folder and from folders below it.
- * ARCHITECTURE.md shows the same folders by theme. Lint refuses cycles between files (`import/no-cycle`).
+ * Engines import nothing of each other. ARCHITECTURE.md shows the same folders by theme. Lint refuses cycles between files (`import/no-cycle`).
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -92,13 +92,33 @@ const LAYERS: Record<string, Folder> = {
     theme: 'storage',
     holds: 'The data of volumes on disk, reached without following links.',
   },
-  runtimes: {
+  guest: {
     theme: 'engines',
-    holds: 'The runtime interface, and the runtimes `docker/`, `kubernetes/` and `simulated/`.',
+    holds: 'The way into a running sandbox: the protocol of its agent, commands, files.',
   },
-  images: {
+  engine: {
     theme: 'engines',
-    holds: 'The images to which organizations have proved access.',
+    holds: 'The interface of an engine, a connection that is made again, and what engines share.',
+  },
+  registry: {
+    theme: 'engines',
+    holds: 'Registries of images: sessions, manifests, checked layers, pulls in turns, proofs of access.',
+  },
+  'engines/simulated': {
+    theme: 'engines',
+    holds: 'The simulated engine.',
+  },
+  'engines/docker': {
+    theme: 'engines',
+    holds: 'The Docker engine.',
+  },
+  'engines/kubernetes': {
+    theme: 'engines',
+    holds: 'A Kubernetes cluster as the engine.',
+  },
+  engines: {
+    theme: 'engines',
+    holds: 'The register of the engines, and the choice of one.',
   },
   secrets: {
     theme: 'storage',
@@ -268,9 +288,14 @@ export function layerFaults(): string[] {
     const from = layerOf(file);
     if (from === undefined) return [`src/${file} is in no folder of scripts/layers.ts`];
     return importsOf(file)
-      .filter((target) => ORDER.indexOf(layerOf(target) ?? '') > ORDER.indexOf(from))
-      .map((target) => `src/${file} imports src/${target}: ${layerOf(target)} is above ${from}`);
+      .filter((target) => isForbidden(from, layerOf(target) ?? ''))
+      .map((target) => `src/${file} imports src/${target}: ${from} may not import ${layerOf(target)}`);
   });
+}
+
+function isForbidden(from: string, target: string): boolean {
+  const areEngines = from.startsWith('engines/') && target.startsWith('engines/');
+  return ORDER.indexOf(target) > ORDER.indexOf(from) || (areEngines && from !== target);
 }
 
 function sourceFiles(): string[] {

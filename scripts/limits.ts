@@ -32,10 +32,10 @@ import { DEFAULT_RESERVE, INODE_RESERVE } from '../src/disk/disk-reserve.js';
 import { MIN_GROWTH_BYTES } from '../src/sandboxes/disk-growth.js';
 import { SURVEY } from '../src/sandboxes/disk-survey.js';
 import { MAX_NAMES, NAME_BYTES, PATH_BYTES } from '../src/volumes/storage/guest-path.js';
-import { LOG_LIMITS } from '../src/runtimes/docker/container.js';
-import { OUTPUT } from '../src/runtimes/guest/programs.js';
-import { BANDWIDTH } from '../src/runtimes/docker/network/bandwidth.js';
-import { FLOWS } from '../src/runtimes/docker/network/compile-policy.js';
+import { LOG_LIMITS } from '../src/engines/docker/container.js';
+import { OUTPUT } from '../src/guest/programs.js';
+import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
+import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
 import { EXEC_BODY_LIMIT, MAX_OUTPUT_BYTES, MAX_TIMEOUT_SECS } from '../src/sandboxes/exec/schema.js';
 import {
   CREATE_BODY_LIMIT,
@@ -52,7 +52,7 @@ import { MEMORY as CHANNEL_MEMORY } from '../src/sandboxes/agent/route.js';
 import { MEMORY as EXEC_MEMORY } from '../src/sandboxes/exec/routes.js';
 import { MAX_ADDRESSES } from '../src/outbound/destination.js';
 import { MAX_READ_BYTES } from '../src/outbound/post.js';
-import { STARTS_PER_CPU } from '../src/runtimes/docker/engine-info.js';
+import { STARTS_PER_CPU } from '../src/engines/docker/engine-info.js';
 import { HEAD_RUNS, PASS_RUNS } from '../src/sandboxes/placement/queries.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
 import { PACE } from '../src/fairness/pace.js';

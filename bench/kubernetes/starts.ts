@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { table } from '../../src/cli/table.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
-import { openCluster, type Cluster } from '../../src/runtimes/kubernetes/client.js';
+import { openCluster, type Cluster } from '../../src/engines/kubernetes/client.js';
 import { Client } from '../neighbours/client.js';
 import { startServer } from '../speed/processes.js';
 

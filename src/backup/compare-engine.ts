@@ -2,8 +2,8 @@ import { pino } from 'pino';
 import type { Config } from '../config/options.js';
 import { readInstance, readServedRuntime } from '../db/instance-queries.js';
 import type { Pool, Sql } from '../db/pool.js';
-import type { Plan } from '../runtimes/plan.js';
-import type { Holding } from '../runtimes/runtime.js';
+import type { Plan } from '../engines/plan.js';
+import type { Holding } from '../engine/runtime.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 
 export type EngineOptions = Pick<
@@ -61,7 +61,7 @@ async function runningSandboxes(sql: Sql, runtime: string): Promise<Set<string>>
 }
 
 async function holdingsOf(name: string, instanceId: string, options: EngineOptions): Promise<Holding[]> {
-  const { openRuntime } = await import('../runtimes/choose.js');
+  const { openRuntime } = await import('../engines/choose.js');
   const plan = { use: name, missing: 'refuse' } as Plan;
   const { runtime } = await openRuntime(
     plan,

@@ -1,6 +1,6 @@
 import { measure, type DiskPlace, type DiskRoom } from '../disk/disk-reserve.js';
 import type { Config } from '../config/options.js';
-import { disksOf } from '../runtimes/docker/disk-writes.js';
+import { disksOf } from '../engines/docker/disk-writes.js';
 import type { Finding } from './doctor-finding.js';
 
 const MIB = 1024 ** 2;

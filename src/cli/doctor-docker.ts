@@ -1,9 +1,9 @@
 import type { Config } from '../config/options.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { explainConnectionError, type ConnectionProblem } from '../runtimes/docker/connection-error.js';
-import type { DockerRuntime } from '../runtimes/docker/runtime.js';
+import { explainConnectionError, type ConnectionProblem } from '../engines/docker/connection-error.js';
+import type { DockerRuntime } from '../engines/docker/runtime.js';
 import { VolumeStore } from '../volumes/storage/store.js';
-import { systemResolvers } from '../runtimes/docker/network/resolvers.js';
+import { systemResolvers } from '../engines/docker/network/resolvers.js';
 import { resolversFinding } from './doctor-resolvers.js';
 import type { Finding } from './doctor-finding.js';
 import { installCommand, type HostSystem } from './doctor-system.js';
@@ -19,7 +19,7 @@ export async function checkDocker(
   { system, isRequired }: { system: HostSystem; isRequired: boolean },
 ): Promise<{ findings: Finding[]; diskPath?: string | undefined }> {
   const check = 'docker';
-  const { openDocker } = await import('../runtimes/choose.js');
+  const { openDocker } = await import('../engines/choose.js');
   try {
     const runtime = await openDocker({
       ...{ dockerSocket, dockerNetwork, dockerRuntime },

@@ -5,8 +5,8 @@ import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand } from '../db/open.js';
 import { openPool, type Address } from '../db/pool.js';
-import type { Installation } from '../runtimes/plan.js';
-import { readInstallation } from '../runtimes/queries.js';
+import type { Installation } from '../engines/plan.js';
+import { readInstallation } from '../engines/queries.js';
 import { sealingKeys } from '../secrets/queries.js';
 import type { CommonOptions } from './command.js';
 

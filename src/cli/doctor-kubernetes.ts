@@ -1,6 +1,6 @@
 import type { Config } from '../config/options.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import type { Cluster } from '../runtimes/kubernetes/client.js';
+import type { Cluster } from '../engines/kubernetes/client.js';
 import type { Finding } from './doctor-finding.js';
 
 export type KubernetesDoctorOptions = Pick<
@@ -17,7 +17,7 @@ export async function inspectKubernetes(
   instanceId: string | undefined,
 ): Promise<Finding[]> {
   try {
-    const { openCluster } = await import('../runtimes/kubernetes/client.js');
+    const { openCluster } = await import('../engines/kubernetes/client.js');
     const cluster = await openCluster({
       kubeconfig: options.kubeconfig,
       context: options.kubernetesContext,
@@ -29,7 +29,7 @@ export async function inspectKubernetes(
       await checkNetwork(cluster, options, instanceId),
     ];
   } catch (error) {
-    const { explainConnection } = await import('../runtimes/kubernetes/explain-connection.js');
+    const { explainConnection } = await import('../engines/kubernetes/explain-connection.js');
     const found = error instanceof ExplainedError ? error.message : explainConnection(error);
     const remedy = 'kubectl cluster-info with the same kubeconfig and context, until it answers';
     return [{ check, state: 'broken', found, remedy }];
@@ -56,9 +56,9 @@ async function checkRights(
   { kubernetesNamespaces }: KubernetesDoctorOptions,
 ): Promise<Finding[]> {
   const { namespace } = cluster;
-  const { rightsOf } = await import('../runtimes/kubernetes/manifest.js');
+  const { rightsOf } = await import('../engines/kubernetes/manifest.js');
   const { deniedAmong, namespaceExists, readOrganizationBinding } =
-    await import('../runtimes/kubernetes/review-rights.js');
+    await import('../engines/kubernetes/review-rights.js');
   const areApart = kubernetesNamespaces === 'each-organization';
   const choice = areApart ? ' --namespaces each-organization' : '';
   const remedy = `sandkeep kubernetes manifest --namespace ${namespace}${choice} | kubectl apply -f -`;
@@ -105,7 +105,7 @@ async function checkNetwork(
       "sandboxes have the network of the cluster, unfiltered: it is TRUSTED by the operator's option";
     return { check, state: 'missing', found, remedy: '--kubernetes-network probe' };
   }
-  const { latestFindings } = await import('../runtimes/kubernetes/network/probe-lease.js');
+  const { latestFindings } = await import('../engines/kubernetes/network/probe-lease.js');
   const latest = instanceId === undefined ? undefined : await latestFindings(cluster, instanceId);
   if (!latest) {
     const why = instanceId === undefined ? 'as no database runs' : 'as the service has not probed it';

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { connectionsFor } from '../http/connections.js';
 import { descriptorLimit } from '../lib/descriptor-limit.js';
-import { explainSharedLimits } from '../runtimes/docker/shared-limits.js';
+import { explainSharedLimits } from '../engines/docker/shared-limits.js';
 import type { Finding } from './doctor-finding.js';
 import { installCommand, type HostSystem } from './doctor-system.js';
 

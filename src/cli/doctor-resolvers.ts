@@ -1,4 +1,4 @@
-import type { Resolvers } from '../runtimes/docker/network/resolvers.js';
+import type { Resolvers } from '../engines/docker/network/resolvers.js';
 import type { Finding } from './doctor-finding.js';
 
 /** `named`: by the operator, in place of those of the machine. */

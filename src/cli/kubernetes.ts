@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { stringify } from 'yaml';
-import { NAMESPACE_CHOICES, type NamespaceChoice } from '../runtimes/kubernetes/namespace-choices.js';
+import { NAMESPACE_CHOICES, type NamespaceChoice } from '../engines/kubernetes/namespace-choices.js';
 import { print } from './command.js';
 import { common, OperatorCommand } from './operator-command.js';
 import { json } from './options.js';
@@ -48,7 +48,7 @@ function manifestCommand(): Command {
     )
     .addOption(common(json()))
     .action(async (flags: ManifestFlags) => {
-      const { manifest } = await import('../runtimes/kubernetes/manifest.js');
+      const { manifest } = await import('../engines/kubernetes/manifest.js');
       const items = manifest({ ...flags, activity: flags.activity ?? false });
       const list = { apiVersion: 'v1', kind: 'List', items };
       print(

@@ -18,7 +18,7 @@ import {
   type WebhookState,
 } from '../metrics/state-queries.js';
 import { admittedMillis } from '../runs/run-id.js';
-import { readInstallation } from '../runtimes/queries.js';
+import { readInstallation } from '../engines/queries.js';
 import { countWaiting, countWaitReasons, readWaitWords } from '../sandboxes/placement/wait-queries.js';
 import { sealingKeys } from '../secrets/queries.js';
 import { listWorkers, type WorkerRow } from '../workers/queries.js';

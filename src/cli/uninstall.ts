@@ -8,12 +8,12 @@ import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
 import { openPool } from '../db/pool.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { explainConnectionError } from '../runtimes/docker/connection-error.js';
+import { explainConnectionError } from '../engines/docker/connection-error.js';
 import type {
   EngineObject,
   InstallationObjects,
   RemovableObjects,
-} from '../runtimes/docker/installation-objects.js';
+} from '../engines/docker/installation-objects.js';
 import { refuseBesideService } from '../workers/refuse-beside-service.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
@@ -60,7 +60,7 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
   // Loaded on demand: the client library takes long to load.
   const { findInstallationObjects, connectForRemoval, removeObjects } =
-    await import('../runtimes/docker/installation-objects.js');
+    await import('../engines/docker/installation-objects.js');
   const docker = connectForRemoval(options.dockerSocket);
   const found = await findInstallationObjects(docker, instanceId).catch((cause: unknown) => {
     const { reason, remedy } = explainConnectionError(cause, options.dockerSocket);

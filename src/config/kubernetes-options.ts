@@ -1,7 +1,7 @@
 import { isCidr } from '../lib/cidr.js';
-import { NETWORK_CHOICES } from '../runtimes/kubernetes/network/choices.js';
-import { NAMESPACE_CHOICES } from '../runtimes/kubernetes/namespace-choices.js';
-import { ACCESS_CHOICES, SIZE_CHOICES } from '../runtimes/kubernetes/volume-choices.js';
+import { NETWORK_CHOICES } from '../engines/kubernetes/network/choices.js';
+import { NAMESPACE_CHOICES } from '../engines/kubernetes/namespace-choices.js';
+import { ACCESS_CHOICES, SIZE_CHOICES } from '../engines/kubernetes/volume-choices.js';
 import { choice, integer, list, path, text } from './option-types.js';
 import type { Option } from './option.js';
 

@@ -1,5 +1,5 @@
-import type { UseSampler } from '../runtimes/use/use-sampler.js';
-import type { Total } from '../runtimes/use/use-totals.js';
+import type { UseSampler } from '../engine/use/use-sampler.js';
+import type { Total } from '../engine/use/use-totals.js';
 import { gauge, total, type Sample } from './samples.js';
 
 const NONE: Total = {

@@ -2,7 +2,7 @@ import { ApiError } from '../http/errors.js';
 import { isUint64 } from '../http/schema.js';
 import { isCidr } from '../lib/cidr.js';
 import { checkLabels } from '../lib/labels.js';
-import type { Runtime } from '../runtimes/runtime.js';
+import type { Runtime } from '../engine/runtime.js';
 import { checkSize } from './check-size.js';
 import { unmetRequirement } from './required-capabilities.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';

@@ -1,6 +1,6 @@
 import type { RunCommand } from '../runs/queries.js';
-import type { CommandState } from '../runtimes/guest/command-end.js';
-import type { Exit } from '../runtimes/runtime.js';
+import type { CommandState } from '../guest/command-end.js';
+import type { Exit } from '../engine/runtime.js';
 import { shortInstant, type Instant } from '../lib/instant.js';
 import type { SandboxCommand } from './spec/schema.js';
 

@@ -9,7 +9,7 @@ import type { Instant } from '../lib/instant.js';
 import { newId } from '../lib/uuid.js';
 import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
-import type { Runtime } from '../runtimes/runtime.js';
+import type { Runtime } from '../engine/runtime.js';
 import { sealSecrets } from '../secrets/secrets.js';
 import { checkRequest } from './check-request.js';
 import { withKeyLabels, refuseMounts } from './key-labels.js';

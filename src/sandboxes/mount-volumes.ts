@@ -1,6 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
-import type { RunMount, Runtime } from '../runtimes/runtime.js';
+import type { RunMount, Runtime } from '../engine/runtime.js';
 import { getHostVolume, lockActiveVolumes } from '../volumes/queries.js';
 import type { MountRequest } from './spec/mount-schema.js';
 import type { CreateSandboxRequest } from './spec/schema.js';

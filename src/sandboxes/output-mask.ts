@@ -1,6 +1,6 @@
 import type { Context } from '../context.js';
 import { ApiError } from '../http/errors.js';
-import { StartRefusedError } from '../runtimes/runtime.js';
+import { StartRefusedError } from '../engine/runtime.js';
 import { SecretMask } from '../secrets/mask.js';
 import { openSecrets } from '../secrets/secrets.js';
 import type { EnvEntry } from './spec/env-schema.js';

@@ -3,7 +3,7 @@ import { prepared } from '../db/prepared.js';
 import { write, type WriteTarget } from '../db/write-batch.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
-import type { RunSpec } from '../runtimes/runtime.js';
+import type { RunSpec } from '../engine/runtime.js';
 import type { NextRun } from './next-run.js';
 import { SANDBOX, type SandboxRow, type SandboxTextRow } from './spec/fields.js';
 import type { SandboxSpec, SandboxStatus } from './spec/schema.js';

@@ -1,5 +1,5 @@
 import { ApiError } from '../http/errors.js';
-import type { RunSpec } from '../runtimes/runtime.js';
+import type { RunSpec } from '../engine/runtime.js';
 import type { LockedSandbox } from './queries.js';
 import type { SandboxStatus } from './spec/schema.js';
 import type { Operation } from './state.js';

@@ -1,4 +1,4 @@
-import type { Runtime } from '../runtimes/runtime.js';
+import type { Runtime } from '../engine/runtime.js';
 import { networkRequirements } from './network-requirements.js';
 import type { Requirement } from './requirement.js';
 import type { MountRequest } from './spec/mount-schema.js';

@@ -1,4 +1,4 @@
-import type { Capability } from '../runtimes/runtime.js';
+import type { Capability } from '../engine/runtime.js';
 
 export interface Requirement {
   capability: Capability;

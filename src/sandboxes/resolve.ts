@@ -1,5 +1,5 @@
 import { blocksEverything } from '../network-policy/order.js';
-import type { RunSecrets, RunSpec } from '../runtimes/runtime.js';
+import type { RunSecrets, RunSpec } from '../engine/runtime.js';
 import { withBase64 } from './file-patches.js';
 import { requiredCapabilities } from './required-capabilities.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';

@@ -1,12 +1,12 @@
 import { setServedRuntime } from '../db/instance-queries.js';
 import type { PgPool } from '../db/pool.js';
 import type { DiskReserve } from '../disk/disk-reserve.js';
-import { storedImageAccess } from '../images/stored-access.js';
+import { storedImageAccess } from '../registry/stored-access.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { planRuntime } from '../runtimes/plan.js';
-import { readInstallation } from '../runtimes/queries.js';
-import type { Capacity, Runtime } from '../runtimes/runtime.js';
-import type { SimulatedOptions } from '../runtimes/simulated/runtime.js';
+import { planRuntime } from '../engines/plan.js';
+import { readInstallation } from '../engines/queries.js';
+import type { Capacity, Runtime } from '../engine/runtime.js';
+import type { SimulatedOptions } from '../engines/simulated/runtime.js';
 import { leftToOtherRuntimes } from '../sandboxes/reconcile/queries.js';
 import { registryReach } from '../settings.js';
 import { VolumeStore } from '../volumes/storage/store.js';

@@ -2,7 +2,7 @@ import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
 import { storageLimit } from '../quotas/limits.js';
 import { getLimits } from '../quotas/queries.js';
-import type { Runtime } from '../runtimes/runtime.js';
+import type { Runtime } from '../engine/runtime.js';
 
 /** A file of ext4 has 16 TiB at most. */
 const LARGEST_DISK_GIB = 16_000;

@@ -1,7 +1,7 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { now } from '../../src/lib/instant.js';
-import type { SimulatedRuntime } from '../../src/runtimes/simulated/runtime.js';
+import type { SimulatedRuntime } from '../../src/engines/simulated/runtime.js';
 import type { Client } from '../support/client.js';
 import { startTestService, type TestService } from '../support/service.js';
 import {

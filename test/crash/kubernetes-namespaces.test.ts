@@ -1,6 +1,6 @@
 import type { V1Namespace } from '@kubernetes/client-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { placeOf } from '../../src/runtimes/kubernetes/names.js';
+import { placeOf } from '../../src/engines/kubernetes/names.js';
 import { makeClient, type Client } from '../support/client.js';
 import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
 import { until, untilStatus } from '../support/polling.js';

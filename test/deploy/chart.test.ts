@@ -5,7 +5,7 @@ import canonicalize from 'canonicalize';
 import { expect, onTestFinished, test } from 'vitest';
 import { parse } from 'yaml';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import { manifest } from '../../src/runtimes/kubernetes/manifest.js';
+import { manifest } from '../../src/engines/kubernetes/manifest.js';
 import { run, runJson } from '../support/cli.js';
 import {
   CHART,

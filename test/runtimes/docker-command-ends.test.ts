@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readHostRecord } from '../../src/runtimes/docker/command-lines.js';
-import { commandStateOf } from '../../src/runtimes/guest/command-end.js';
+import { readHostRecord } from '../../src/engines/docker/command-lines.js';
+import { commandStateOf } from '../../src/guest/command-end.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';

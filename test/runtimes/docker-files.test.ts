@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { stringifyExact, type Integer } from '../../src/lib/exact-json.js';
-import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
+import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';

@@ -1,8 +1,8 @@
 import { Buffer } from 'node:buffer';
 import { afterEach, beforeAll, expect, test } from 'vitest';
-import { attachedStream } from '../../src/runtimes/docker/engine-stream.js';
-import { AGENT_PROGRAM } from '../../src/runtimes/guest/programs.js';
-import { ANSWER, encodeFrame, FrameReader, REQUEST } from '../../src/runtimes/guest/wire.js';
+import { attachedStream } from '../../src/engines/docker/engine-stream.js';
+import { AGENT_PROGRAM } from '../../src/guest/programs.js';
+import { ANSWER, encodeFrame, FrameReader, REQUEST } from '../../src/guest/wire.js';
 import { installApplets, startSandbox, type TestSandbox } from '../support/docker-guest.js';
 import { describeDocker, makeImage } from '../support/docker.js';
 import { until } from '../support/polling.js';

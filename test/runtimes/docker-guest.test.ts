@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { Guest } from '../../src/runtimes/guest/guest.js';
-import { HostConnection } from '../../src/runtimes/guest/host-connection.js';
+import type { Guest } from '../../src/guest/guest.js';
+import { HostConnection } from '../../src/guest/host-connection.js';
 import {
   installApplets,
   openDockerTarget,

@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { afterAll, expect, test } from 'vitest';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
-import { ORG_LABEL } from '../../src/runtimes/docker/container.js';
-import { findPulledImage, listPulled } from '../../src/runtimes/docker/images/engine-image.js';
-import { Images } from '../../src/runtimes/docker/images/images.js';
-import { UnusedImages } from '../../src/runtimes/docker/images/unused-images.js';
-import type { Run } from '../../src/runtimes/runtime.js';
+import { ORG_LABEL } from '../../src/engines/docker/container.js';
+import { findPulledImage, listPulled } from '../../src/engines/docker/images/engine-image.js';
+import { Images } from '../../src/engines/docker/images/images.js';
+import { UnusedImages } from '../../src/engines/docker/images/unused-images.js';
+import type { Run } from '../../src/engine/runtime.js';
 import { registryReach } from '../../src/settings.js';
 import { describeDocker, docker } from '../support/docker.js';
 import {

@@ -1,13 +1,8 @@
 import type Docker from 'dockerode';
 import { afterEach, beforeAll, expect, test } from 'vitest';
-import { GuestInit } from '../../src/runtimes/docker/guest-init.js';
-import { readLogStream } from '../../src/runtimes/docker/log-stream.js';
-import {
-  AGENT_PROGRAM,
-  INIT_PROGRAM,
-  initArguments,
-  signalNumber,
-} from '../../src/runtimes/guest/programs.js';
+import { GuestInit } from '../../src/engines/docker/guest-init.js';
+import { readLogStream } from '../../src/engines/docker/log-stream.js';
+import { AGENT_PROGRAM, INIT_PROGRAM, initArguments, signalNumber } from '../../src/guest/programs.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { until } from '../support/polling.js';
 

@@ -4,7 +4,7 @@ import { createServer, request as ask, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
+import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { describeDocker, docker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 

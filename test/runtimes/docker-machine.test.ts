@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { CONTROL_GROUP, WEIGHT } from '../../src/runtimes/docker/control-group.js';
+import { CONTROL_GROUP, WEIGHT } from '../../src/engines/docker/control-group.js';
 import { inspectDatabaseDisk } from '../../src/cli/doctor-disks.js';
-import { disksOf } from '../../src/runtimes/docker/disk-writes.js';
-import type { EngineInfo } from '../../src/runtimes/docker/engine-info.js';
-import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
+import { disksOf } from '../../src/engines/docker/disk-writes.js';
+import type { EngineInfo } from '../../src/engines/docker/engine-info.js';
+import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';

@@ -2,9 +2,9 @@ import type { ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { afterAll, expect, test } from 'vitest';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
-import { Images } from '../../src/runtimes/docker/images/images.js';
-import { PULLS, SHARE_AFTER_MS } from '../../src/runtimes/docker/images/limits.js';
-import type { Run } from '../../src/runtimes/runtime.js';
+import { Images } from '../../src/engines/docker/images/images.js';
+import { PULLS, SHARE_AFTER_MS } from '../../src/registry/limits.js';
+import type { Run } from '../../src/engine/runtime.js';
 import { registryReach } from '../../src/settings.js';
 import { describeDocker, docker } from '../support/docker.js';
 import {

@@ -1,7 +1,7 @@
 import Docker from 'dockerode';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readControlGroups } from '../../src/runtimes/docker/control-group-use.js';
-import { measureUse } from '../../src/runtimes/docker/measure-use.js';
+import { readControlGroups } from '../../src/engines/docker/control-group-use.js';
+import { measureUse } from '../../src/engines/docker/measure-use.js';
 import type { Client } from '../support/client.js';
 import { end, PUBLIC, startWith } from '../support/docker-network.js';
 import { containerOf, describeDocker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll } from 'vitest';
-import { NAMESPACE_CHOICES } from '../../src/runtimes/kubernetes/namespace-choices.js';
-import type { KubernetesRuntime } from '../../src/runtimes/kubernetes/runtime.js';
-import type { Run } from '../../src/runtimes/runtime.js';
+import { NAMESPACE_CHOICES } from '../../src/engines/kubernetes/namespace-choices.js';
+import type { KubernetesRuntime } from '../../src/engines/kubernetes/runtime.js';
+import type { Run } from '../../src/engine/runtime.js';
 import { censusOf } from '../support/docker-guest.js';
 import { sh } from '../support/guest.js';
 import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { CONFIG_TIMEOUT_MS, MAX_DOCUMENT_BYTES, PULLS } from '../../src/runtimes/docker/images/limits.js';
-import { PullQueue } from '../../src/runtimes/docker/images/pull-queue.js';
-import { ImageEntrypoints } from '../../src/runtimes/kubernetes/image-entrypoints.js';
-import type { Run, RunSpec } from '../../src/runtimes/runtime.js';
+import { CONFIG_TIMEOUT_MS, MAX_DOCUMENT_BYTES, PULLS } from '../../src/registry/limits.js';
+import { PullQueue } from '../../src/registry/pull-queue.js';
+import { ImageEntrypoints } from '../../src/engines/kubernetes/image-entrypoints.js';
+import type { Run, RunSpec } from '../../src/engine/runtime.js';
 import { registryReach } from '../../src/settings.js';
 import { configOf, digestOf, remoteImage, type RemoteImage } from '../support/private-registry.js';
 import { answered, architecture, credentials, LOCAL, newLayer, serve } from '../support/pulled-images.js';

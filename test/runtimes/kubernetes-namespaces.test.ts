@@ -10,7 +10,7 @@ import {
   podName,
   RUN_LABEL,
   SANDBOX_LABEL,
-} from '../../src/runtimes/kubernetes/names.js';
+} from '../../src/engines/kubernetes/names.js';
 import { setQuotas } from '../../src/quotas/set.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';

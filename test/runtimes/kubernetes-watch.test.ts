@@ -1,6 +1,6 @@
 import type { V1ConfigMap } from '@kubernetes/client-node';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { WatchCache } from '../../src/runtimes/kubernetes/watch-cache.js';
+import { WatchCache } from '../../src/engines/kubernetes/watch-cache.js';
 import { describeKubernetes, openNamespace, type TestNamespace } from '../support/kubernetes.js';
 
 const PATIENCE_MS = 30_000;

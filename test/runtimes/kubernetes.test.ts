@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { followLog } from '../../src/runtimes/kubernetes/logs.js';
-import { placeOf } from '../../src/runtimes/kubernetes/names.js';
+import { followLog } from '../../src/engines/kubernetes/logs.js';
+import { placeOf } from '../../src/engines/kubernetes/names.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
 import { allEvents, openEvents, type ServerEvent } from '../support/event-stream.js';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { BANDWIDTH } from '../../src/runtimes/docker/network/bandwidth.js';
-import { compilePolicy, FLOWS } from '../../src/runtimes/docker/network/compile-policy.js';
+import { BANDWIDTH } from '../../src/engines/docker/network/bandwidth.js';
+import { compilePolicy, FLOWS } from '../../src/engines/docker/network/compile-policy.js';
 import type { GuardedGroup } from '../../src/network-policy/guarded-groups.js';
 import { PUBLIC_PROFILE } from '../../src/network-policy/public-profile.js';
 import type { NetworkPolicy, Rule } from '../../src/network-policy/schema.js';

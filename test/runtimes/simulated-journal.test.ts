@@ -11,8 +11,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { v7 as uuidv7 } from 'uuid';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Run } from '../../src/runtimes/runtime.js';
-import { SimulatedRuntime } from '../../src/runtimes/simulated/runtime.js';
+import type { Run } from '../../src/engine/runtime.js';
+import { SimulatedRuntime } from '../../src/engines/simulated/runtime.js';
 import { recordOf } from '../crash/support/engine-journal.js';
 
 const never = new AbortController().signal;

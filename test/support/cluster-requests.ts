@@ -5,7 +5,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { stringify } from 'yaml';
-import type { Cluster } from '../../src/runtimes/kubernetes/client.js';
+import type { Cluster } from '../../src/engines/kubernetes/client.js';
 
 /** A right as `<namespace> <group>/<resource> <verb>`. The namespace of an object without one is `*`. */
 export type Right = string;

@@ -1,14 +1,14 @@
 import type Docker from 'dockerode';
 import { execFileSync } from 'node:child_process';
-import { GuestInit } from '../../src/runtimes/docker/guest-init.js';
-import { INIT_PROGRAM } from '../../src/runtimes/guest/programs.js';
-import { DockerGuests } from '../../src/runtimes/docker/guests.js';
-import type { Guest } from '../../src/runtimes/guest/guest.js';
+import { GuestInit } from '../../src/engines/docker/guest-init.js';
+import { INIT_PROGRAM } from '../../src/guest/programs.js';
+import { DockerGuests } from '../../src/engines/docker/guests.js';
+import type { Guest } from '../../src/guest/guest.js';
 import type { Census, GuestTarget } from '../runtimes/guest/target.js';
 import { docker, IMAGE, SOCKET } from './docker.js';
 import { sh } from './guest.js';
 
-/** As in `runtimes/docker/container.ts`. */
+/** As in `src/engines/docker/container.ts`. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 
 /** A container with the options of a sandbox. */

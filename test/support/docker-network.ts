@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { expect } from 'vitest';
 import type { GuardedGroup } from '../../src/network-policy/guarded-groups.js';
-import { DockerRuntime } from '../../src/runtimes/docker/runtime.js';
+import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import type { Client } from './client.js';
 import { docker, execIn, IMAGE, SOCKET } from './docker.js';
 import { nft, sh } from './netns.js';

@@ -1,9 +1,9 @@
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import type { Pool } from '../../src/db/pool.js';
-import { storedImageAccess } from '../../src/images/stored-access.js';
-import type { PullOptions } from '../../src/runtimes/docker/images/images.js';
+import { storedImageAccess } from '../../src/registry/stored-access.js';
+import type { PullOptions } from '../../src/engines/docker/images/images.js';
 import { registryReach } from '../../src/settings.js';
-import { DockerRuntime, type DockerOptions } from '../../src/runtimes/docker/runtime.js';
+import { DockerRuntime, type DockerOptions } from '../../src/engines/docker/runtime.js';
 import type { Client } from './client.js';
 import { SOCKET } from './docker.js';
 import type { TestOptions, TestService } from './service.js';

@@ -7,7 +7,7 @@ import type {
   Connection,
   Guest,
   GuestFiles,
-} from '../../src/runtimes/guest/guest.js';
+} from '../../src/guest/guest.js';
 import { until } from './polling.js';
 
 export interface RunOptions extends Partial<Omit<CommandSpec, 'args'>> {

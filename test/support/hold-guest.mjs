@@ -1,6 +1,6 @@
 // Holds the agent of a container with two commands, until it is killed. Arguments: engine socket, container id.
 import Docker from 'dockerode';
-import { DockerGuests } from '../../dist/src/runtimes/docker/guests.js';
+import { DockerGuests } from '../../dist/src/engines/docker/guests.js';
 
 const [socketPath, id] = process.argv.slice(2);
 const { guest } = await new DockerGuests(new Docker({ socketPath })).open(id);

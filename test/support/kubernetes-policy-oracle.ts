@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { isSubnetOfAny } from '../../src/lib/cidr.js';
 import { GROUPS, SPECIAL } from '../../src/lib/special-addresses.js';
 import type { NetworkPolicy, Rule } from '../../src/network-policy/schema.js';
-import type { PolicyEnvironment } from '../../src/runtimes/kubernetes/network/compile-policy.js';
+import type { PolicyEnvironment } from '../../src/engines/kubernetes/network/compile-policy.js';
 
 export interface Packet {
   direction: 'egress' | 'ingress';

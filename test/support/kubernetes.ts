@@ -1,10 +1,10 @@
 import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
 import { describe } from 'vitest';
-import { openCluster, type Cluster } from '../../src/runtimes/kubernetes/client.js';
-import { manifest } from '../../src/runtimes/kubernetes/manifest.js';
-import { CONTAINER, SANDBOX_LABEL } from '../../src/runtimes/kubernetes/names.js';
-import type { NamespaceChoice } from '../../src/runtimes/kubernetes/namespace-choices.js';
-import { KubernetesRuntime, type KubernetesOptions } from '../../src/runtimes/kubernetes/runtime.js';
+import { openCluster, type Cluster } from '../../src/engines/kubernetes/client.js';
+import { manifest } from '../../src/engines/kubernetes/manifest.js';
+import { CONTAINER, SANDBOX_LABEL } from '../../src/engines/kubernetes/names.js';
+import type { NamespaceChoice } from '../../src/engines/kubernetes/namespace-choices.js';
+import { KubernetesRuntime, type KubernetesOptions } from '../../src/engines/kubernetes/runtime.js';
 import { registryReach } from '../../src/settings.js';
 import { until } from './polling.js';
 import type { TestOptions } from './service.js';

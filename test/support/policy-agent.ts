@@ -9,7 +9,7 @@ import type {
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Cluster } from '../../src/runtimes/kubernetes/client.js';
+import type { Cluster } from '../../src/engines/kubernetes/client.js';
 
 /**
  * Enforces NetworkPolicies on this machine, as a network plugin does: by rules in the network of each Pod. It acts in the namespace of

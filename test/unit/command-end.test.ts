@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
-import { readCommandLine } from '../../src/runtimes/guest/command-end.js';
-import { INIT_PROGRAM, initArguments } from '../../src/runtimes/guest/programs.js';
+import { readCommandLine } from '../../src/guest/command-end.js';
+import { INIT_PROGRAM, initArguments } from '../../src/guest/programs.js';
 import { commandAfterLook, commandAfterRun, RUNNING_COMMAND } from '../../src/sandboxes/command-state.js';
 
 const bytes = (...words: string[]) => Buffer.from(words.map((word) => `${word}\0`).join(''));

@@ -1,8 +1,8 @@
 import { Buffer } from 'node:buffer';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Context } from '../../src/context.js';
-import type { Guest } from '../../src/runtimes/guest/guest.js';
-import { INIT_PROGRAM } from '../../src/runtimes/guest/programs.js';
+import type { Guest } from '../../src/guest/guest.js';
+import { INIT_PROGRAM } from '../../src/guest/programs.js';
 import { CommandWatch, type FoundCommand } from '../../src/sandboxes/reconcile/command-watch.js';
 import type { Timed } from '../../src/sandboxes/reconcile/scope.js';
 

@@ -6,8 +6,8 @@ import {
   nameOfNew,
   nameOfNext,
   runOfContainer,
-} from '../../src/runtimes/docker/container-name.js';
-import type { Run } from '../../src/runtimes/runtime.js';
+} from '../../src/engines/docker/container-name.js';
+import type { Run } from '../../src/engine/runtime.js';
 
 const SANDBOX = '0190a5c4-7e5f-7000-8000-0123456789ab';
 const FIRST = randomUUID();

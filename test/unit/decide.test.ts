@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { Holding } from '../../src/runtimes/runtime.js';
+import type { Holding } from '../../src/engine/runtime.js';
 import { decide, type Step, type Wanted } from '../../src/sandboxes/reconcile/decide.js';
 import { STATUSES } from '../../src/sandboxes/spec/schema.js';
 

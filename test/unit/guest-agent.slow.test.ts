@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { Duplex } from 'node:stream';
 import { describe } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import { GuestAgent } from '../../src/runtimes/guest/agent.js';
+import { GuestAgent } from '../../src/guest/agent.js';
 import { guestConformance } from '../runtimes/guest-conformance.js';
 import type { Census, GuestTarget } from '../runtimes/guest/target.js';
 

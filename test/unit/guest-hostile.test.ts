@@ -2,9 +2,9 @@ import { Buffer } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
 import { Duplex } from 'node:stream';
 import { expect, test, vi } from 'vitest';
-import { GuestAgent } from '../../src/runtimes/guest/agent.js';
-import { OutputCredit } from '../../src/runtimes/guest/flow.js';
-import { ANSWER, encodeFrame, FrameReader, REQUEST, type Frame } from '../../src/runtimes/guest/wire.js';
+import { GuestAgent } from '../../src/guest/agent.js';
+import { OutputCredit } from '../../src/guest/flow.js';
+import { ANSWER, encodeFrame, FrameReader, REQUEST, type Frame } from '../../src/guest/wire.js';
 import { errorOf, READ, TestCommand, TestConnection } from '../support/guest.js';
 
 /** The other end of an agent: the test plays the guest. */

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { decode, streamDecode, streamEncode, type Answer } from 'dns-packet';
-import type { ConnectionListener, Guest, GuestFiles } from '../../src/runtimes/guest/guest.js';
-import { HostConnection } from '../../src/runtimes/guest/host-connection.js';
-import { resolveHost } from '../../src/runtimes/guest/resolve.js';
+import type { ConnectionListener, Guest, GuestFiles } from '../../src/guest/guest.js';
+import { HostConnection } from '../../src/guest/host-connection.js';
+import { resolveHost } from '../../src/guest/resolve.js';
 import { until } from '../support/polling.js';
 
 type Records = Record<string, Record<string, string[]>>;

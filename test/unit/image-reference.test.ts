@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { parseChallenge } from '../../src/runtimes/docker/images/challenge.js';
-import { explainStartFailure } from '../../src/runtimes/docker/start-failure.js';
+import { parseChallenge } from '../../src/registry/challenge.js';
+import { explainStartFailure } from '../../src/engines/docker/start-failure.js';
 import {
   familiarForm,
   formatImageReference,

@@ -1,6 +1,6 @@
 import type { V1Pod } from '@kubernetes/client-node';
 import { expect, test } from 'vitest';
-import { imageDigestOf } from '../../src/runtimes/kubernetes/image-digest.js';
+import { imageDigestOf } from '../../src/engines/kubernetes/image-digest.js';
 
 const [TAGGED, NAMED] = [`sha256:${'a'.repeat(64)}`, `sha256:${'b'.repeat(64)}`];
 

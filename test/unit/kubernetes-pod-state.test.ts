@@ -1,6 +1,6 @@
 import type { V1ContainerState, V1Pod } from '@kubernetes/client-node';
 import { describe, expect, test } from 'vitest';
-import { stateOf } from '../../src/runtimes/kubernetes/pod-state.js';
+import { stateOf } from '../../src/engines/kubernetes/pod-state.js';
 
 const second = (n: number) => new Date(Date.UTC(2026, 0, 1, 12, 0, n));
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { podOf } from '../../src/runtimes/kubernetes/pod.js';
-import type { Run, RunSpec } from '../../src/runtimes/runtime.js';
+import { podOf } from '../../src/engines/kubernetes/pod.js';
+import type { Run, RunSpec } from '../../src/engine/runtime.js';
 
 function makePod(bandwidthMbits: number, more: Partial<RunSpec> = {}) {
   const spec: RunSpec = {

@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { isSubnetOfAny } from '../../src/lib/cidr.js';
 import type { NetworkPolicy, Rule } from '../../src/network-policy/schema.js';
-import { AddressSet } from '../../src/runtimes/kubernetes/network/address-set.js';
-import { compilePolicy } from '../../src/runtimes/kubernetes/network/compile-policy.js';
+import { AddressSet } from '../../src/engines/kubernetes/network/address-set.js';
+import { compilePolicy } from '../../src/engines/kubernetes/network/compile-policy.js';
 import {
   environment,
   isAllowed,

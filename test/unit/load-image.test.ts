@@ -5,8 +5,8 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
-import { ImageBudget } from '../../src/runtimes/docker/images/layer-check.js';
-import { loadImage } from '../../src/runtimes/docker/images/load-image.js';
+import { ImageBudget } from '../../src/registry/layer-check.js';
+import { loadImage } from '../../src/engines/docker/images/load-image.js';
 import { layerOf } from '../support/private-registry.js';
 
 const digestOf = (bytes: Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;

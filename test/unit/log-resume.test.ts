@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { readLogStream, sinceOf } from '../../src/runtimes/docker/log-stream.js';
-import { readPodLog } from '../../src/runtimes/kubernetes/logs.js';
-import { nanosOf } from '../../src/runtimes/log-times.js';
-import type { LogChunk, LogQuery } from '../../src/runtimes/runtime.js';
+import { readLogStream, sinceOf } from '../../src/engines/docker/log-stream.js';
+import { readPodLog } from '../../src/engines/kubernetes/logs.js';
+import { nanosOf } from '../../src/engine/log-times.js';
+import type { LogChunk, LogQuery } from '../../src/engine/runtime.js';
 import { decodeCursor, encodeCursor } from '../../src/sandboxes/logs/cursor.js';
 
 const ENGINE_PART = 16 * 1024;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { FRAME_BYTES, readLogStream } from '../../src/runtimes/docker/log-stream.js';
-import { nanosOf } from '../../src/runtimes/log-times.js';
-import type { LogQuery } from '../../src/runtimes/runtime.js';
+import { FRAME_BYTES, readLogStream } from '../../src/engines/docker/log-stream.js';
+import { nanosOf } from '../../src/engine/log-times.js';
+import type { LogQuery } from '../../src/engine/runtime.js';
 
 const TS = '2026-01-31T12:00:00.123456789Z';
 const ALL: LogQuery = { sources: new Set(['stdout', 'stderr']), after: {} };

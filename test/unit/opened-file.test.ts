@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
-import type { FileStat, Guest, GuestFiles } from '../../src/runtimes/guest/guest.js';
+import type { FileStat, Guest, GuestFiles } from '../../src/guest/guest.js';
 import { read } from '../../src/sandboxes/files/read.js';
 import type { Visit } from '../../src/sandboxes/sessions/entrance.js';
 

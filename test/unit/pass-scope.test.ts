@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { Holding } from '../../src/runtimes/runtime.js';
+import type { Holding } from '../../src/engine/runtime.js';
 import type { ReconcileRow } from '../../src/sandboxes/reconcile/queries.js';
 import { PassScope } from '../../src/sandboxes/reconcile/scope.js';
 

@@ -2,10 +2,9 @@ import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
 import { Turns } from '../../src/fairness/turns.js';
-import { checkLayer, ImageBudget } from '../../src/runtimes/docker/images/layer-check.js';
-import { PULL_TIMEOUT_MS, SLOW_PULL } from '../../src/runtimes/docker/images/limits.js';
-import { verified } from '../../src/runtimes/docker/images/load-image.js';
-import { Pull } from '../../src/runtimes/docker/images/pull.js';
+import { checkLayer, ImageBudget, verified } from '../../src/registry/layer-check.js';
+import { PULL_TIMEOUT_MS, SLOW_PULL } from '../../src/registry/limits.js';
+import { Pull } from '../../src/registry/pull.js';
 
 const body = async function* (bytes: number) {
   yield Promise.resolve(Buffer.alloc(bytes));

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { resolversFinding } from '../../src/cli/doctor-resolvers.js';
-import { systemResolvers } from '../../src/runtimes/docker/network/resolvers.js';
+import { systemResolvers } from '../../src/engines/docker/network/resolvers.js';
 
 const FALLBACK = ['8.8.8.8', '8.8.4.4'];
 const found = (main: string, upstream = '') =>

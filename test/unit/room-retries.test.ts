@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { RoomRetries } from '../../src/runtimes/docker/room-retries.js';
-import { NoRoomError } from '../../src/runtimes/runtime.js';
+import { RoomRetries } from '../../src/engines/docker/room-retries.js';
+import { NoRoomError } from '../../src/engine/runtime.js';
 
 test('a start without room is tried again after 1, 2, 4 … 30 seconds, and soon after something ended', () => {
   let now = 0;

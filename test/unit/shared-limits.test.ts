@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { explainSharedLimits } from '../../src/runtimes/docker/shared-limits.js';
+import { explainSharedLimits } from '../../src/engines/docker/shared-limits.js';
 
 const read = (values: Record<string, string>) => (name: string) => values[name] ?? 'Infinity';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Context } from '../../src/context.js';
-import { UnansweredCalls } from '../../src/runtimes/docker/unanswered-calls.js';
+import { UnansweredCalls } from '../../src/engines/docker/unanswered-calls.js';
 import type { ReconcileRow } from '../../src/sandboxes/reconcile/queries.js';
 import { UnansweredNotices } from '../../src/sandboxes/reconcile/unanswered-notices.js';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import type { Activity } from '../../src/runtimes/runtime.js';
-import { SAMPLING, UseSampler } from '../../src/runtimes/use/use-sampler.js';
-import type { Subject } from '../../src/runtimes/use/use.js';
+import type { Activity } from '../../src/engine/runtime.js';
+import { SAMPLING, UseSampler } from '../../src/engine/use/use-sampler.js';
+import type { Subject } from '../../src/engine/use/use.js';
 
 const START = 1_700_000_000_000;
 

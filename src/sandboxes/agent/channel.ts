@@ -1,7 +1,7 @@
 import type { Buffer } from 'node:buffer';
 import type { Logger } from 'pino';
 import { VERSION } from '../../lib/version.js';
-import type { Guest } from '../../runtimes/guest/guest.js';
+import type { Guest } from '../../guest/guest.js';
 import { ConnectionFiles } from './connection-files.js';
 import {
   encodeEnvelope,

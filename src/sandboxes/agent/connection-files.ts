@@ -1,6 +1,6 @@
 import { posix } from 'node:path';
 import { Serial } from '../../lib/serial.js';
-import type { FileStat, Guest, GuestFiles } from '../../runtimes/guest/guest.js';
+import type { FileStat, Guest, GuestFiles } from '../../guest/guest.js';
 import { BadPayload } from './payload.js';
 
 /** The open files and directories of one connection. */

@@ -1,6 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import { Serial } from '../../lib/serial.js';
-import type { Command, CommandFailure, CommandListener, CommandSpec } from '../../runtimes/guest/guest.js';
+import type { Command, CommandFailure, CommandListener, CommandSpec } from '../../guest/guest.js';
 import { initialSize, resize } from '../terminal/size.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope, Payload } from './envelope.js';

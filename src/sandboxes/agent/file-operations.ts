@@ -1,4 +1,4 @@
-import type { FileAttributes, FileStat } from '../../runtimes/guest/guest.js';
+import type { FileAttributes, FileStat } from '../../guest/guest.js';
 import type { ConnectionFiles, NamedStat } from './connection-files.js';
 import type { Payload } from './envelope.js';
 import {

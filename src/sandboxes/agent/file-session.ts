@@ -1,7 +1,7 @@
 import type { Buffer } from 'node:buffer';
 import { Serial } from '../../lib/serial.js';
 import { ApiError } from '../../http/errors.js';
-import { GuestFileError } from '../../runtimes/guest/guest.js';
+import { GuestFileError } from '../../guest/guest.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope, Payload } from './envelope.js';
 import { changesFiles, NOTHING, OPERATIONS, UINT32, type Answer } from './file-operations.js';

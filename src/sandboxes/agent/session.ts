@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { ApiError } from '../../http/errors.js';
-import type { Guest } from '../../runtimes/guest/guest.js';
+import type { Guest } from '../../guest/guest.js';
 import type { SessionRecorder } from '../sessions/recorder.js';
 import type { ConnectionFiles } from './connection-files.js';
 import type { Envelope } from './envelope.js';

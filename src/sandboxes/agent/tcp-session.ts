@@ -1,6 +1,6 @@
 import { Serial } from '../../lib/serial.js';
-import type { Connection } from '../../runtimes/guest/guest.js';
-import { HostConnection } from '../../runtimes/guest/host-connection.js';
+import type { Connection } from '../../guest/guest.js';
+import { HostConnection } from '../../guest/host-connection.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import type { Envelope } from './envelope.js';
 import { readBytes, readInteger, readText } from './payload.js';

@@ -1,7 +1,7 @@
 import type { Buffer } from 'node:buffer';
 import { ApiError } from '../../http/errors.js';
 import { now, type Instant } from '../../lib/instant.js';
-import type { Command, CommandFailure, CommandSpec } from '../../runtimes/guest/guest.js';
+import type { Command, CommandFailure, CommandSpec } from '../../guest/guest.js';
 import { cutError, endedError } from '../sessions/ended-error.js';
 import type { EndReason } from '../sessions/ended-error.js';
 import type { Visit } from '../sessions/entrance.js';

@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { ApiError } from '../../http/errors.js';
-import type { CommandSpec } from '../../runtimes/guest/guest.js';
+import type { CommandSpec } from '../../guest/guest.js';
 import { MOST } from '../spec/size-limits.js';
 import type { ExecRequest } from './schema.js';
 

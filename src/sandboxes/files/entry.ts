@@ -1,6 +1,6 @@
 import { ApiError } from '../../http/errors.js';
 import { exactInteger } from '../../lib/exact-json.js';
-import { GuestFileError, type FileStat, type GuestFiles } from '../../runtimes/guest/guest.js';
+import { GuestFileError, type FileStat, type GuestFiles } from '../../guest/guest.js';
 import { canonical, timeOf } from '../../volumes/files/entry.js';
 import { VolumePathError } from '../../volumes/storage/guest-path.js';
 import type { SandboxFile } from './schema.js';

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { ApiError } from '../../http/errors.js';
-import type { FileStat } from '../../runtimes/guest/guest.js';
+import type { FileStat } from '../../guest/guest.js';
 import { cutError } from '../sessions/ended-error.js';
 import type { Visit } from '../sessions/entrance.js';
 import { untilEnded } from '../sessions/until-ended.js';

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { ApiError } from '../../http/errors.js';
-import type { FileAttributes, FileStat } from '../../runtimes/guest/guest.js';
+import type { FileAttributes, FileStat } from '../../guest/guest.js';
 import { absolutePath, kindOf, statIfThere } from './entry.js';
 import type { FileSession } from './session.js';
 

@@ -1,4 +1,4 @@
-import type { GuestFiles } from '../../runtimes/guest/guest.js';
+import type { GuestFiles } from '../../guest/guest.js';
 import type { Visit } from '../sessions/entrance.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import { explainEnd } from '../sessions/end-cause.js';

@@ -1,5 +1,5 @@
 import { ApiError, type ErrorName } from '../../http/errors.js';
-import { GuestFileError } from '../../runtimes/guest/guest.js';
+import { GuestFileError } from '../../guest/guest.js';
 
 const NAMES: Record<string, ErrorName> = {
   ENOENT: 'sandbox_file_not_found',

@@ -1,5 +1,5 @@
 import { badParameter } from '../../http/errors.js';
-import { LOG_STREAMS, type LogPosition, type LogQuery } from '../../runtimes/runtime.js';
+import { LOG_STREAMS, type LogPosition, type LogQuery } from '../../engine/runtime.js';
 
 /** The position in a log: the end of the last piece of each stream. */
 export type LogCursor = LogQuery['after'];

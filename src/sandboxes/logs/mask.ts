@@ -1,4 +1,4 @@
-import type { LogChunk } from '../../runtimes/runtime.js';
+import type { LogChunk } from '../../engine/runtime.js';
 import type { SecretMask } from '../../secrets/mask.js';
 
 /** The most of one line that waits for its end, in characters. */

@@ -5,7 +5,7 @@ import { ApiError } from '../../http/errors.js';
 import { IDLE_MARK, RETRY, StreamLimit, withIdleMarks } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
 import type { Turns } from '../../fairness/turns.js';
-import type { LogChunk, LogQuery } from '../../runtimes/runtime.js';
+import type { LogChunk, LogQuery } from '../../engine/runtime.js';
 import type { SecretMask } from '../../secrets/mask.js';
 import type { Settings } from '../../settings.js';
 import { MovedAwayError } from '../forward.js';

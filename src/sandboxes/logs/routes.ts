@@ -7,7 +7,7 @@ import { answers, type App } from '../../http/route.js';
 import { Field, Uuid } from '../../http/schema.js';
 import { eventStream, FollowHeaders, sendEvents } from '../../http/sse.js';
 import type { Turns } from '../../fairness/turns.js';
-import { LOG_SOURCES, type LogSource } from '../../runtimes/runtime.js';
+import { LOG_SOURCES, type LogSource } from '../../engine/runtime.js';
 import type { SandboxKey } from '../queries.js';
 import { decodeCursor } from './cursor.js';
 import { LogFollowers } from './read.js';

@@ -1,6 +1,6 @@
 import type { Sql } from '../../db/pool.js';
 import { microsOf, type Instant } from '../../lib/instant.js';
-import type { Subject } from '../../runtimes/use/use.js';
+import type { Subject } from '../../engine/use/use.js';
 import { keyed, type SandboxKey } from '../queries.js';
 
 interface MeasuredRow extends Record<string, unknown> {

@@ -1,6 +1,6 @@
 import { instantFromMicros, shortInstant } from '../../lib/instant.js';
-import { SAMPLING, type UseSampler } from '../../runtimes/use/use-sampler.js';
-import type { Use } from '../../runtimes/use/use.js';
+import { SAMPLING, type UseSampler } from '../../engine/use/use-sampler.js';
+import type { Use } from '../../engine/use/use.js';
 import type { MeasuredSandbox } from './queries.js';
 import type { MetricsSample, SandboxMetrics } from './schema.js';
 

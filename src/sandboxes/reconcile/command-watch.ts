@@ -1,6 +1,6 @@
 import type { Context } from '../../context.js';
 import { makeFairQueue } from '../../fairness/fair-queue.js';
-import { commandStateOf, type CommandState } from '../../runtimes/guest/command-end.js';
+import { commandStateOf, type CommandState } from '../../guest/command-end.js';
 import type { ReconcileRow } from './queries.js';
 import type { Timed } from './scope.js';
 

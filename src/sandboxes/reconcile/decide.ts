@@ -1,4 +1,4 @@
-import type { Holding } from '../../runtimes/runtime.js';
+import type { Holding } from '../../engine/runtime.js';
 import type { SandboxStatus } from '../spec/schema.js';
 
 export interface Wanted {

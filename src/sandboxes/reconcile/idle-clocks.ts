@@ -1,4 +1,4 @@
-import type { Activity } from '../../runtimes/runtime.js';
+import type { Activity } from '../../engine/runtime.js';
 
 /** Waiting servers use some CPU time, so less than this share of one CPU counts as idle. */
 const IDLE_CPU_SHARE = 0.005;

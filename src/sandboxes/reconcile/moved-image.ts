@@ -3,7 +3,7 @@ import { recordEvents, type NewEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
-import type { Run } from '../../runtimes/runtime.js';
+import type { Run } from '../../engine/runtime.js';
 import type { Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
 

@@ -4,7 +4,7 @@ import { isUnreachable } from '../../db/pool.js';
 import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { microsOf } from '../../lib/instant.js';
 import { touchRuns } from '../../runs/queries.js';
-import { NoRoomError, StartRefusedError, type Holding, type RunSecrets } from '../../runtimes/runtime.js';
+import { NoRoomError, StartRefusedError, type Holding, type RunSecrets } from '../../engine/runtime.js';
 import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';

@@ -8,7 +8,7 @@ import type { Instant } from '../../lib/instant.js';
 import { microsOf, shortInstant } from '../../lib/instant.js';
 import { admittedMillis } from '../../runs/run-id.js';
 import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } from '../../runs/queries.js';
-import type { Exit } from '../../runtimes/runtime.js';
+import type { Exit } from '../../engine/runtime.js';
 import { deleteSecretsOf } from '../../secrets/queries.js';
 import { REGISTRY } from '../../secrets/secrets.js';
 import { commandAfterRun, RUNNING_COMMAND } from '../command-state.js';

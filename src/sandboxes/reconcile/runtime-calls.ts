@@ -1,7 +1,7 @@
 import type { Context } from '../../context.js';
 import type { Slots } from '../../fairness/concurrency-limit.js';
 import { sleep } from '../../lib/sleep.js';
-import { NoRoomError } from '../../runtimes/runtime.js';
+import { NoRoomError } from '../../engine/runtime.js';
 import type { Term } from '../../workers/lease.js';
 import { traceCall } from './trace-call.js';
 

@@ -1,5 +1,5 @@
 import { addMillis, type Instant } from '../../lib/instant.js';
-import type { Holding } from '../../runtimes/runtime.js';
+import type { Holding } from '../../engine/runtime.js';
 import type { ReconcileRow, SandboxRef } from './queries.js';
 
 /** Notifications can get lost, and a pass over all sandboxes costs some time for each. */

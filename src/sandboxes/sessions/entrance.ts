@@ -8,7 +8,7 @@ import type { Context, WorkerContext } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
 import { makeConcurrencyLimit, type ConcurrencyLimit } from '../../fairness/concurrency-limit.js';
-import type { Guest } from '../../runtimes/guest/guest.js';
+import type { Guest } from '../../guest/guest.js';
 import { MovedAwayError } from '../forward.js';
 import { watchLabels } from '../label-watch.js';
 import { getWorkerOf, type SandboxKey, type SandboxPlace } from '../queries.js';

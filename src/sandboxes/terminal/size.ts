@@ -1,4 +1,4 @@
-import type { Command } from '../../runtimes/guest/guest.js';
+import type { Command } from '../../guest/guest.js';
 
 export const LARGEST = 65_535;
 export const DEFAULT_SIZE = { rows: 24, cols: 80 };

@@ -9,7 +9,7 @@ import { parseLine } from '../../../src/import/parse.js';
 import { parseExact, stringifyExact } from '../../../src/lib/exact-json.js';
 import { Pace, PACE } from '../../../src/fairness/pace.js';
 import { Turns } from '../../../src/fairness/turns.js';
-import type { Run } from '../../../src/runtimes/runtime.js';
+import type { Run } from '../../../src/engine/runtime.js';
 import { present as presentInSandbox } from '../../../src/sandboxes/files/entry.js';
 import { present } from '../../../src/volumes/files/entry.js';
 import { VolumeFileStat } from '../../../src/volumes/files/schema.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { recordImageAccess } from '../../../src/images/queries.js';
-import { storedImageAccess } from '../../../src/images/stored-access.js';
+import { recordImageAccess } from '../../../src/registry/stored-access.js';
+import { storedImageAccess } from '../../../src/registry/stored-access.js';
 import { startTestService } from '../../support/service.js';
 
 test('the store remembers the latest proofs of each organization, and none of another', async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openMetrics } from '../../../src/metrics/open-metrics.js';
 import { serveMetrics } from '../../../src/metrics/serve.js';
-import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import type { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import type { Client } from '../../support/client.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';

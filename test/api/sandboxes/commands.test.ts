@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { now } from '../../../src/lib/instant.js';
-import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import type { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import type { Client } from '../../support/client.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';

@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { parseInstant } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import type { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { fullRequest, smallRequest } from '../../support/sandbox-requests.js';

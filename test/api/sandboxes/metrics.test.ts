@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import type { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import { makeClient, type Client } from '../../support/client.js';
 import { allEvents, openEvents } from '../../support/event-stream.js';
 import { until, untilStatus } from '../../support/polling.js';

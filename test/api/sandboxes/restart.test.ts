@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { getQuotas } from '../../../src/quotas/queries.js';
-import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import type { Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
-import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import { collectGarbage } from '../../support/held-memory.js';
 import { startForTest, type TestOptions, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import type { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import type { Answer } from '../../support/answer.js';
 import type { Client } from '../../support/client.js';
 import { untilStatus } from '../../support/polling.js';

@@ -5,7 +5,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { parseInstant } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import type { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import type { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import { removeWorker } from '../../../src/sandboxes/reconcile/remove-worker.js';
 import { LeaseLostError, WorkerLease } from '../../../src/workers/lease.js';
 import { hasEnded, makeHolderName } from '../../../src/workers/process-identity.js';

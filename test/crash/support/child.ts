@@ -22,7 +22,7 @@ import { UNCHECKED_DISKS } from '../../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
 import { NO_METERS } from '../../../src/lib/meters.js';
 import { RecentTouches } from '../../../src/lib/recent-touches.js';
-import { UseSampler } from '../../../src/runtimes/use/use-sampler.js';
+import { UseSampler } from '../../../src/engine/use/use-sampler.js';
 import { makePeer } from '../../../src/workers/peer.js';
 import { startWorker } from '../../../src/worker.js';
 import { WEBHOOKS } from './event-receiver.js';

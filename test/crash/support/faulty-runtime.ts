@@ -1,7 +1,7 @@
 import { now } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import type { Holding, Run } from '../../../src/runtimes/runtime.js';
-import { SimulatedRuntime } from '../../../src/runtimes/simulated/runtime.js';
+import type { Holding, Run } from '../../../src/engine/runtime.js';
+import { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import type { Dice } from './seeded-random.js';
 
 /** The faults of an engine, and their frequencies. */

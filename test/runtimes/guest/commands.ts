@@ -2,7 +2,7 @@ import { Buffer } from 'node:buffer';
 import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
-import type { Guest, GuestFiles } from '../../../src/runtimes/guest/guest.js';
+import type { Guest, GuestFiles } from '../../../src/guest/guest.js';
 import { isAlive, run, sh, TestCommand, writeAll } from '../../support/guest.js';
 import { until } from '../../support/polling.js';
 import type { GuestTarget } from './target.js';

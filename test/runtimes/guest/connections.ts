@@ -1,6 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Guest, GuestFiles } from '../../../src/runtimes/guest/guest.js';
+import type { Guest, GuestFiles } from '../../../src/guest/guest.js';
 import { connectSoon, readAll, TestCommand, TestConnection } from '../../support/guest.js';
 import { until } from '../../support/polling.js';
 import type { GuestTarget } from './target.js';

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Guest, GuestFiles } from '../../../src/runtimes/guest/guest.js';
+import type { Guest, GuestFiles } from '../../../src/guest/guest.js';
 import { errorOf, listAll, READ, readAll, sh, TestCommand, WRITE, writeAll } from '../../support/guest.js';
 import type { GuestTarget } from './target.js';
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sleep } from '../../../src/lib/sleep.js';
-import type { Guest } from '../../../src/runtimes/guest/guest.js';
+import type { Guest } from '../../../src/guest/guest.js';
 import { READ, run, TestCommand, TestConnection } from '../../support/guest.js';
 import { until } from '../../support/polling.js';
 import type { Census, GuestTarget } from './target.js';

@@ -1,4 +1,4 @@
-import type { Guest } from '../../../src/runtimes/guest/guest.js';
+import type { Guest } from '../../../src/guest/guest.js';
 
 /** Everything of which a command could leave something behind. */
 export interface Census {

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Guest } from '../../../src/runtimes/guest/guest.js';
+import type { Guest } from '../../../src/guest/guest.js';
 import { isAlive, run, TestCommand } from '../../support/guest.js';
 import { until } from '../../support/polling.js';
 import type { GuestTarget } from './target.js';

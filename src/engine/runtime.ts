@@ -1,0 +1,292 @@
+import type { CommandState } from '../guest/command-end.js';
+import type { Guest } from '../guest/guest.js';
+import { ApiError } from '../http/errors.js';
+import type { Integer } from '../lib/exact-json.js';
+import type { Instant } from '../lib/instant.js';
+import type { MountRequest } from '../sandboxes/spec/mount-schema.js';
+import type { NetworkPolicy } from '../network-policy/schema.js';
+import type { CreateSandboxRequest } from '../sandboxes/spec/schema.js';
+
+export const RUNTIME_CHOICES = ['auto', 'docker', 'kubernetes', 'simulated'] as const;
+export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
+
+/** The request with defaults and without secrets, as the store keeps it. */
+export interface RunSpec {
+  image: string;
+  pullPolicy: 'if_missing' | 'always' | 'never';
+  vcpus: number;
+  memoryMib: number;
+  diskMib: number | null;
+  cmd: string[] | null;
+  entrypoint: string[] | null;
+  user: string | null;
+  workdir: string | null;
+  shell: string | null;
+  scripts: Record<string, string>;
+  /** `secret`: the value is in the secrets of the run. */
+  env: { key: string; value: string; secret?: boolean }[];
+  labels: Record<string, string>;
+  rlimits: { resource: string; soft: Integer; hard: Integer }[];
+  mounts: RunMount[];
+  patches: NonNullable<CreateSandboxRequest['patches']>;
+  init: CreateSandboxRequest['init'];
+  securityProfile: 'default' | 'restricted';
+  networkEnabled: boolean;
+  /** Null, or missing in specifications of earlier releases: the public profile. */
+  networkPolicy?: NetworkPolicy | null;
+  /** Default: the id of the sandbox. */
+  hostname?: string | null;
+  /** The run ends with `cmd`. Default: false. */
+  endsWithCommand?: boolean;
+  idleTimeoutSecs: number | null;
+  maxDurationSecs: number | null;
+  demands: Capability[];
+}
+
+/** `volumeId`: never shown to callers. */
+export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
+export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
+
+export interface RunSecrets {
+  /** Null: the image is there already, or needs none. */
+  registry: { username: string; password: string } | null;
+  /** For the network, by variable. */
+  values: Record<string, string>;
+  /** The secret variables of the environment. */
+  env?: Record<string, string>;
+}
+
+export interface Run {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  /** The name of the sandbox, for people who look at the engine. */
+  name: string;
+  spec: RunSpec;
+  secrets: RunSecrets;
+  /** The caps of its volumes in GiB, by their ids. Volumes without a cap are left out. */
+  capsGib?: ReadonlyMap<string, number>;
+  /** The most runs that its organization may have at once. Null, default: any number. */
+  mostRuns?: number | null;
+}
+
+/** The storage of volumes in an engine that keeps it. */
+export interface EngineVolumes {
+  /** In KiB, also before there is any storage. Undefined: the engine has nothing of the volume. */
+  requestedKib(volumeId: string): number | undefined;
+  /** In KiB. Undefined: the engine has no storage for the volume yet. Throws when the engine does not answer. */
+  allocatedKib(volumeId: string): number | undefined;
+  list(): { orgId: string; volumeId: string }[];
+  remove(orgId: string, volumeId: string): Promise<void>;
+}
+
+/** `sandboxes/required-capabilities.ts` refuses a request that needs a missing one, and names the field. */
+export const CAPABILITIES = [
+  'user_names',
+  'image_entrypoint',
+  'any_env_name',
+  'hostname_domain',
+  'disk_size',
+  'scripts',
+  'patches',
+  'patch_remove',
+  'patch_engine_files',
+  'init',
+  'rlimits',
+  'rlimit_as',
+  'rlimit_priority',
+  'tmpfs',
+  'tmpfs_flags',
+  'named_volumes',
+  'volume_caps',
+  'bind_mounts',
+  'mount_flags',
+  'mount_quota',
+  'stat_virtualization',
+  'host_permissions',
+  'disk_images',
+  'network',
+  'network_off',
+  'network_policy',
+  'network_icmp',
+  'network_port_ranges',
+  'network_private',
+  'network_domains',
+  'network_host',
+  'network_metadata',
+  'published_ports',
+  'tls_interception',
+  'connection_limit',
+  'secrets',
+  'secret_env',
+  'idle_timeout',
+  'registry_credentials',
+  'stored_credentials',
+] as const;
+export type Capability = (typeof CAPABILITIES)[number];
+
+/** The state that a runtime keeps for one sandbox. Times are exact to the microsecond. */
+export interface Holding {
+  orgId: string;
+  sandboxId: string;
+  runId: string;
+  /** `starting`: the engine has accepted the run, and starts it without another call. `unknown`: it does not answer for this one. */
+  state: 'prepared' | 'starting' | 'running' | 'exited' | 'unknown';
+  startedAt: Instant | null;
+  finishedAt: Instant | null;
+  exit: Exit | null;
+  /** The reason for an end that the engine chose. With `prepared`: it may have started, and the engine has lost the record of it. */
+  failure?: RunFailure | null;
+  /** The image of its disk, such as `sha256:01ab…`. Undefined: the engine does not tell. */
+  imageDigest?: string | undefined;
+  /** While it starts: why the engine has no room for it, in its own words. */
+  noRoom?: string | null;
+  /** The engine keeps the record of the end until `dropRecord`. */
+  keepsRecord?: boolean;
+}
+
+export interface RunFailure {
+  reason: 'evicted' | 'preempted' | 'node_lost' | 'deleted_by_cluster';
+  /** For callers. */
+  message: string;
+}
+
+export interface Exit {
+  /** The exit code of the command when the run ends with it, otherwise that of process 1. */
+  code: number;
+  outOfMemory: boolean;
+}
+
+/** A permanent refusal: the same start would fail again. Users see the message. */
+export class StartRefusedError extends Error {}
+
+/** A later start may find room. Users see the message meanwhile. */
+export class NoRoomError extends Error {}
+
+/** `connecting`: the engine has not answered yet, so its id is unknown. */
+export type EngineState = { state: 'up'; reason: null } | { state: 'connecting' | 'away'; reason: string };
+
+export class EngineUnavailableError extends ApiError {
+  constructor(runtime: string, reason: string | null) {
+    const message = `the ${runtime} runtime cannot be used now: ${reason ?? 'its engine does not answer'}`;
+    super('not_ready', message, { runtime }, { headers: { 'retry-after': '5' } });
+  }
+}
+
+export interface Capacity {
+  vcpus: number;
+  memoryMib: number;
+  /** Null: not counted. */
+  diskMib: number | null;
+}
+
+/** The use of a run. Totals begin with the run. Undefined: the engine does not measure it. */
+export interface Activity {
+  cpuMicros: number;
+  /** In milliseconds since 1970, by the clock of the engine. Default: now. */
+  measuredAt?: number;
+  /** Without the cache of files that the kernel can drop. */
+  memoryBytes?: number;
+  processes?: number;
+  /** The room that its own disk takes. */
+  diskBytes?: number;
+  diskReadBytes?: number;
+  diskWrittenBytes?: number;
+  receivedBytes?: number;
+  sentBytes?: number;
+}
+
+/** `output`: from a terminal. `system`: from the runtime. */
+export const LOG_SOURCES = ['stdout', 'stderr', 'output', 'system'] as const;
+export type LogSource = (typeof LOG_SOURCES)[number];
+
+/** `nanos`: since 1970. `bytes`: of the stream with this time, up to the position. Infinity: all with this time. */
+export interface LogPosition {
+  nanos: bigint;
+  bytes: number;
+}
+
+/** A line with its line break, or a part of a long line. `position`: its end. */
+export interface LogChunk {
+  source: LogSource;
+  ts: string;
+  text: string;
+  position: LogPosition;
+}
+
+/** The streams that a reader can continue. */
+export const LOG_STREAMS = ['stdout', 'stderr', 'system'] as const;
+type LogStream = (typeof LOG_STREAMS)[number];
+
+export interface LogQuery {
+  sources: ReadonlySet<LogSource>;
+  after: Partial<Record<LogStream, LogPosition>>;
+}
+
+export interface Runtime {
+  readonly name: string;
+  /** While `connecting`, all members but `name` throw EngineUnavailableError. Undefined: the engine cannot be lost. */
+  readonly engine?: EngineState;
+  /** A UUID, constant for as long as the engine keeps its sandboxes. It is also the id of the worker. */
+  readonly engineId: string;
+  readonly machine: string;
+  /** The directory of the disks of sandboxes. Undefined: not on a disk of this machine. */
+  readonly diskPath?: string | undefined;
+  readonly capacity: Capacity;
+  /** The engine queues and places runs by itself: every waiting run is passed on to it. Default: false. */
+  readonly placesRuns?: boolean;
+  /** Each start asks the registry for the image, so the credentials of a sandbox stay until it is deleted. Default: false. */
+  readonly pullsEachStart?: boolean;
+  readonly description: string;
+  readonly capabilities: ReadonlySet<Capability>;
+  /** `openFiles`: the largest `nofile` limit of the kernel, if known. */
+  readonly bounds: {
+    vcpus: number;
+    memoryMib: number;
+    smallestMemoryMib: number;
+    openFiles?: number;
+    /** A sandbox with `vcpus` 0 gets so much. 0: it is refused. */
+    sharedCpuMillis: number;
+  };
+  /** Undefined: volumes are directories of this machine. */
+  readonly volumes?: EngineVolumes | undefined;
+
+  /**
+   * Drops cached state: a predecessor acted until now. `term` becomes invalid when the lease is lost, and a successor
+   * may act.
+   */
+  takeOver(term: { readonly valid: boolean }): Promise<void>;
+  /** Idempotent for each run. Throws StartRefusedError. */
+  start(run: Run, signal: AbortSignal): Promise<void>;
+  /** Kills the sandbox after `graceMs`. Resolves when it has ended. Idempotent. */
+  stop(sandboxId: string, graceMs: number): Promise<void>;
+  /** The digest to which the tag of the image leads now. Undefined: it has no tag, or nobody tells. */
+  latestDigest?(run: Run, signal: AbortSignal): Promise<string | undefined>;
+  /** The end of this run is in the store, so the engine may forget it. */
+  dropRecord?(held: Holding): Promise<void>;
+  destroy(sandboxId: string): Promise<void>;
+  /** `sandboxIds`: only theirs, if the runtime `listsSome`. */
+  list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]>;
+  /** It can list some sandboxes, and `watch` yields the ids of those that changed. Default: false. */
+  readonly listsSome?: boolean;
+  /** The sandboxes for which the engine does not answer a call, and for how long. Default: it answers for all. */
+  unanswered?(): ReadonlyMap<string, { call: string; ms: number }>;
+  /** Unknown sandboxes are left out. */
+  activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
+  /**
+   * The commands of running sandboxes, as far as they can be told without work in the sandbox. The agent tells the others. Default:
+   * none of them.
+   */
+  commandStates?(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>>;
+  /** Follows the log until the run ends. A process without the lease may call it. Each item is parsed while it is read to its end. */
+  logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>>;
+  /** The bytes that the own disk of a sandbox takes, if known. Expensive: the engine walks through it. */
+  diskUse(sandboxId: string): Promise<number | undefined>;
+  /** Removes from the disk what can be fetched again. */
+  makeRoom(): Promise<void>;
+  /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */
+  openGuest(sandboxId: string): Promise<{ guest: Guest; release: () => void }>;
+  /** Yields after a change: the ids of the changed sandboxes, or nothing when any may have changed. It may miss changes. */
+  watch(signal: AbortSignal): AsyncIterable<readonly string[] | void>;
+  close(): Promise<void>;
+}

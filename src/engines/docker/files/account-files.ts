@@ -1,0 +1,107 @@
+import type Docker from 'dockerode';
+import { posix } from 'node:path';
+import { StartRefusedError } from '../../../engine/runtime.js';
+import { statPath, type PathStat } from '../archive.js';
+import { SERVER_ERROR, statusOf } from '../errors.js';
+import { AGENT_PROGRAM, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
+import { RESOLVER_FILES } from './resolver-files.js';
+
+/**
+ * The engine reads these files on the disk of a sandbox, as the machine's root, whatever user the sandbox has: by a plain open and to
+ * their end. At a named pipe it waits for ever, with the lock of the container. It also keeps all matching lines in memory.
+ */
+const ACCOUNT_FILES = ['/etc/passwd', '/etc/group'] as const;
+const SERVICE_TARGETS: ReadonlySet<string> = new Set([
+  ...RESOLVER_FILES,
+  ...[PROGRAMS_DIRECTORY, INIT_PROGRAM, AGENT_PROGRAM],
+]);
+const DIRECTORY = '/etc';
+/** The agent reads as much of them. */
+const LARGEST_BYTES = 1024 * 1024;
+/** A path of a mount has at most so many parts and links. */
+const MAX_STEPS = 64;
+
+/**
+ * Throws StartRefusedError unless the engine can read the users of a container that does not run. `targets`: the paths of its mounts. The
+ * stat of the engine opens nothing. It sees the mounts, and the reader of users sees the disk below them: a mount must not hide a file.
+ * A file in a volume is refused too, because another sandbox could replace it meanwhile.
+ */
+export async function checkAccountFiles(
+  container: Docker.Container,
+  targets: readonly string[],
+): Promise<void> {
+  try {
+    await check(container, targets);
+  } catch (error) {
+    throw explain(error, targets);
+  }
+}
+
+async function check(container: Docker.Container, targets: readonly string[]): Promise<void> {
+  // Mounts share most of their parents.
+  const known = new Map<string, Promise<PathStat | undefined>>();
+  const stat: Stat = async (path) => {
+    const asked = known.get(path) ?? statPath(container, path, { fails: [SERVER_ERROR] });
+    known.set(path, asked);
+    return asked;
+  };
+  const directory = await stat(DIRECTORY);
+  if (directory && directory.type !== 'directory') throw refusal(DIRECTORY, 'is not a directory');
+  const places: string[] = [];
+  for (const target of targets) places.push(await placeOf(target, stat));
+  for (const file of ACCOUNT_FILES) {
+    let place: string = file;
+    let found = directory && (await stat(file));
+    if (found?.type === 'symlink') {
+      // The engine has followed every link of the target.
+      place = posix.join('/', found.target);
+      found = await stat(place);
+    }
+    const hiding = places.findIndex((point) => place === point || place.startsWith(`${trimmed(point)}/`));
+    if (hiding !== -1) throw refusal(file, `is hidden by the mount at ${targets[hiding]}`);
+    if (!found) continue;
+    if (found.type !== 'file') throw refusal(file, `is ${describe(found.type)}`);
+    if (found.size > LARGEST_BYTES) throw refusal(file, `has more than ${LARGEST_BYTES} bytes`);
+  }
+}
+
+type Stat = (path: string) => Promise<PathStat | undefined>;
+
+/** The place of a mount, behind the links on its path. */
+async function placeOf(target: string, stat: Stat): Promise<string> {
+  let done = '/';
+  const parts = target.split('/').filter((part) => part !== '');
+  for (let steps = 0; parts.length > 0; steps += 1) {
+    if (steps === MAX_STEPS) throw refusal(DIRECTORY, `cannot be told from the mount at ${target}`);
+    const next = posix.join(done, parts.shift()!);
+    const found = await stat(next);
+    done = found?.type === 'symlink' ? posix.join('/', found.target) : next;
+  }
+  return done;
+}
+
+/** The engine places every mount for a stat. Its error has no words: a link of the sandbox may lead a mount to a place that does not fit. */
+function explain(error: unknown, targets: readonly string[]): unknown {
+  if (statusOf(error) !== SERVER_ERROR) return error;
+  const own = targets.filter((target) => !SERVICE_TARGETS.has(target));
+  const place = own.length === 0 ? targets : own;
+  return new StartRefusedError(
+    `a mount cannot be placed at ${place.join(' or ')}: check that mounts[].guest is a directory, or for a file a file`,
+    { cause: error },
+  );
+}
+
+function trimmed(path: string): string {
+  return path === '/' ? '' : path;
+}
+
+function describe(type: 'directory' | 'symlink' | 'other'): string {
+  if (type === 'other') return 'a pipe or a device';
+  return type === 'directory' ? 'a directory' : 'a chain of links';
+}
+
+function refusal(path: string, fault: string): StartRefusedError {
+  return new StartRefusedError(
+    `${path} of the sandbox ${fault}, so its users cannot be read: create the sandbox again, and leave the path as it is`,
+  );
+}

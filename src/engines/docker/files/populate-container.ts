@@ -1,0 +1,21 @@
+import type Docker from 'dockerode';
+import type { RunSpec } from '../../../engine/runtime.js';
+import { writeEntries } from '../archive.js';
+import { applyPatches } from './patches.js';
+import { scriptEntries } from './scripts.js';
+import { makeWorkdir } from './workdir.js';
+
+/** `user`: that of the image. `mounts`: the paths of volumes in the sandbox. */
+export async function populateContainer(
+  container: Docker.Container,
+  spec: RunSpec,
+  { user, mounts }: { user: string; mounts: readonly string[] },
+): Promise<void> {
+  await applyPatches(container, spec);
+  const entries = scriptEntries(spec);
+  if (entries.length > 0) await writeEntries(container, entries);
+  if (spec.workdir === null) return;
+  const tmpfs = spec.mounts.flatMap((mount) => (mount.type === 'tmpfs' ? [mount.guest] : []));
+  const owner = spec.user ?? user;
+  await makeWorkdir(container, { workdir: spec.workdir, user: owner, mounts: [...mounts, ...tmpfs] });
+}

@@ -1,0 +1,87 @@
+import type Docker from 'dockerode';
+import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { engineMessage, statusOf } from '../errors.js';
+import { checkLayer, verified, type ImageBudget, type Step } from '../../../registry/layer-check.js';
+import type { Descriptor } from '../../../registry/manifest.js';
+import { PullError } from '../../../registry/pull-error.js';
+import { END_OF_ARCHIVE, tarHeader, tarPadding } from '../../../lib/tar-entry.js';
+
+export interface ImageContent {
+  name: string;
+  config: Buffer;
+  layers: readonly (Descriptor & { diffId: string })[];
+}
+
+export interface LoadOptions {
+  budget: ImageBudget;
+  openBlob: (digest: string) => Promise<AsyncIterable<Buffer>>;
+  signal: AbortSignal;
+  step: Step;
+  /** Called when the rest is the work of the engine. */
+  onSent: () => void;
+}
+
+/** Streams an image from its registry into the engine. Nothing is loaded unless every digest is right. */
+export async function loadImage(docker: Docker, content: ImageContent, options: LoadOptions): Promise<void> {
+  const archive = Readable.from(writeArchive(content, options), { objectMode: false });
+  let broken: unknown;
+  archive.once('error', (error) => (broken = error));
+  try {
+    const progress = await docker.loadImage(archive, { quiet: true, abortSignal: options.signal });
+    const failure = await readFailure(docker, progress);
+    if (failure !== undefined) throw new PullError('engine', failure);
+  } catch (error) {
+    // The client library ends the request when the archive breaks.
+    if (broken !== undefined) throw broken;
+    if (statusOf(error) === undefined) throw error;
+    throw new PullError('engine', engineMessage(error), { cause: error });
+  } finally {
+    archive.destroy();
+  }
+}
+
+/** The client library ignores errors after the first byte. */
+async function readFailure(docker: Docker, progress: NodeJS.ReadableStream): Promise<string | undefined> {
+  return new Promise((resolve, reject) => {
+    docker.modem.followProgress(progress, (broken, lines: { error?: string }[] | null) => {
+      if (broken) reject(broken);
+      else resolve(lines?.find(({ error }) => error !== undefined)?.error);
+    });
+  });
+}
+
+/**
+ * The format of `docker save`. The manifest comes last: the engine can use no archive without it. The image store of containerd keeps what
+ * arrived of a broken archive under the names of its files, and refuses two writers of one name: no two archives share a name.
+ */
+async function* writeArchive(
+  { name: imageName, config, layers }: ImageContent,
+  { budget, openBlob, onSent, step }: LoadOptions,
+): AsyncGenerator<Buffer> {
+  const names = new Map<string, string>();
+  const archive = randomUUID();
+  const configName = `${archive}.json`;
+  yield* file(configName, config);
+  for (const { digest, size, diffId } of layers) {
+    const key = `${digest} ${diffId}`;
+    if (names.has(key)) continue;
+    const name = `${archive}-${names.size}.layer`;
+    names.set(key, name);
+    const blob = verified(await openBlob(digest), { digest, size }, step);
+    yield tarHeader(name, size);
+    yield* checkLayer(blob, diffId, budget, step);
+    yield tarPadding(size);
+  }
+  const Layers = layers.map(({ digest, diffId }) => names.get(`${digest} ${diffId}`));
+  const manifest = [{ Config: configName, RepoTags: [imageName], Layers }];
+  yield* file('manifest.json', Buffer.from(JSON.stringify(manifest)));
+  yield END_OF_ARCHIVE;
+  onSent();
+}
+
+function* file(name: string, content: Buffer): Generator<Buffer> {
+  yield tarHeader(name, content.length);
+  yield content;
+  yield tarPadding(content.length);
+}

@@ -1,0 +1,250 @@
+import type { Stats } from 'node:fs';
+import { chmod, mkdir, readdir, rename, rmdir, stat, writeFile, type FileHandle } from 'node:fs/promises';
+import { join, posix } from 'node:path';
+import { VolumeDiskError } from '../../../volumes/storage/disks/errors.js';
+import { VolumePathError } from '../../../volumes/storage/guest-path.js';
+import type { VolumeStore } from '../../../volumes/storage/store.js';
+import { StartRefusedError, type Run, type VolumeMount } from '../../../engine/runtime.js';
+import {
+  RESOLVER_FILES,
+  resolverFileContent,
+  type ResolverConfig,
+  type ResolverFile,
+} from '../files/resolver-files.js';
+import { bindMount, detachAndRemove, O_PATH, type MountFlags } from './bind-mount.js';
+
+export interface Bind {
+  source: string;
+  target: string;
+  /** Undefined for volumes, whose source has the flags. */
+  readonly?: boolean;
+}
+
+export interface StagedMounts {
+  binds: readonly Bind[];
+  /** Fills the binds, which are empty until then. */
+  attach(config: ResolverConfig): Promise<void>;
+  release(): Promise<void>;
+}
+
+const NO_MOUNTS: StagedMounts = {
+  binds: [],
+  attach: () => Promise.resolve(),
+  release: () => Promise.resolve(),
+};
+
+interface Source {
+  mount: VolumeMount;
+  handle: FileHandle;
+  isDirectory: boolean;
+}
+
+/**
+ * Mounts volumes during a start in a directory that only root may enter, where the engine copies the mounts with their
+ * flags. The engine follows symlinks that a guest planted, and knows no flag but `ro`: it must not open a volume. A
+ * container keeps its paths, so they are the same for each start.
+ */
+export class StagingDirectory {
+  constructor(
+    private readonly directory: string,
+    private readonly volumes: VolumeStore,
+    /**
+     * The programs of the service by their paths in a sandbox. Each start gets files of its own: sandboxes with the same inodes would see each
+     * other by inotify, and could talk by locks.
+     */
+    private readonly programs: ReadonlyMap<string, Buffer>,
+    readonly unavailable: string | undefined,
+  ) {}
+
+  async sweep(): Promise<void> {
+    const names = await readdir(this.directory).catch(() => []);
+    for (const name of names) await detachAndRemove(join(this.directory, name));
+  }
+
+  async close(): Promise<void> {
+    await rmdir(this.directory).catch(() => undefined);
+  }
+
+  /** Before the start takes a place of the engine: the first disk of a volume takes as long as a copy of its files. */
+  async holdToCaps({ orgId, spec, capsGib }: Run): Promise<void> {
+    for (const [index, mount] of spec.mounts.entries()) {
+      if (mount.type !== 'named' || this.unavailable !== undefined) continue;
+      await this.holdToCap(orgId, mount.volumeId, capsGib?.get(mount.volumeId), `mounts[${index}]`);
+    }
+  }
+
+  async stage({ orgId, sandboxId, spec }: Run): Promise<StagedMounts> {
+    const requested = spec.mounts.flatMap((mount, index) =>
+      mount.type === 'named' || mount.type === 'bind' ? [{ mount, field: `mounts[${index}]` }] : [],
+    );
+    if (this.unavailable !== undefined) {
+      if (requested.length === 0) return NO_MOUNTS;
+      throw new StartRefusedError(
+        `${requested[0]!.field}: volumes cannot be mounted on this machine; "sandkeep doctor" shows the operator the reason`,
+        { cause: this.unavailable },
+      );
+    }
+    // A mount of the user replaces the file.
+    const resolverFiles = RESOLVER_FILES.filter((file) => !spec.mounts.some(({ guest }) => guest === file));
+    const { programs } = this;
+    const current = join(this.directory, sandboxId);
+    const next = `${current}.new`;
+    const sources: Source[] = [];
+    const release = async () => {
+      await detachAndRemove(current);
+      await detachAndRemove(next);
+      await Promise.all(sources.map(({ handle }) => handle.close()));
+    };
+    try {
+      for (const { mount, field } of requested) {
+        sources.push(await this.openSource(orgId, mount, field));
+      }
+      await detachAndRemove(current);
+      // Empty: the engine nests mounts by path, which a guest with access to a volume could redirect.
+      await createMountPoints(current, sources);
+      await writeResolverFiles(current, resolverFiles);
+      await writePrograms(current, programs);
+    } catch (error) {
+      await release();
+      throw error;
+    }
+    return {
+      binds: [
+        ...sources.map(({ mount }, index) => ({ source: join(current, String(index)), target: mount.guest })),
+        ...resolverFiles.map((file) => ({
+          source: join(current, posix.basename(file)),
+          target: file,
+          readonly: true,
+        })),
+        // `readonly` also makes them executable where the directory is not: the engine replaces the flags of the mount.
+        ...[...programs.keys()].map((program) => ({
+          source: join(current, posix.basename(program)),
+          target: program,
+          readonly: true,
+        })),
+      ],
+      async attach(config) {
+        const targets = [...spec.mounts.map(({ guest }) => guest), ...resolverFiles];
+        for (const [index, { mount }] of sources.entries()) {
+          await checkHidesNothing(join(current, String(index)), mount, targets);
+        }
+        await detachAndRemove(next);
+        await createMountPoints(next, sources);
+        await writeResolverFiles(next, resolverFiles, config);
+        await writePrograms(next, programs);
+        for (const [index, { mount, handle }] of sources.entries()) {
+          await bindMount(handle, join(next, String(index)), mountFlagsOf(mount));
+        }
+        await detachAndRemove(current);
+        await rename(next, current);
+      },
+      release,
+    };
+  }
+
+  private async holdToCap(
+    orgId: string,
+    volumeId: string,
+    capGib: number | undefined,
+    field: string,
+  ): Promise<void> {
+    // It was created by a process on a machine that can.
+    if (capGib !== undefined && !this.volumes.makesDisks) {
+      throw new StartRefusedError(
+        `${field}: this machine cannot hold sandboxes to the cap of a volume; "sandkeep doctor" shows the operator the reason`,
+      );
+    }
+    try {
+      await this.volumes.holdToCap(orgId, volumeId, capGib, { isStart: true });
+    } catch (error) {
+      throw explainDisk(error, field);
+    }
+  }
+
+  private async openSource(orgId: string, mount: VolumeMount, field: string): Promise<Source> {
+    const [path, fieldPath] = mount.type === 'bind' ? [mount.host, `${field}.host`] : ['/', `${field}.name`];
+    let handle: FileHandle;
+    try {
+      handle = await this.volumes.openBeneath(orgId, mount.volumeId, path, O_PATH);
+    } catch (error) {
+      if (!(error instanceof VolumePathError)) throw explainDisk(error, field);
+      const help = error.kind === 'not_found' ? ': put it into the host volume first, then start again' : '';
+      throw new StartRefusedError(`${fieldPath} cannot be mounted: ${error.message}${help}`, {
+        cause: error,
+      });
+    }
+    const found = await handle.stat();
+    if (found.isDirectory() || found.isFile()) {
+      return { mount, handle, isDirectory: found.isDirectory() };
+    }
+    await handle.close();
+    throw new StartRefusedError(`${fieldPath} cannot be mounted: ${describeKind(found)}`);
+  }
+}
+
+/** Without room a later start may find some, so that error stays. */
+function explainDisk(error: unknown, field: string): unknown {
+  if (!(error instanceof VolumeDiskError) || error.kind === 'no_room') return error;
+  return new StartRefusedError(`${field} cannot be mounted: ${error.message}`, { cause: error });
+}
+
+/** A mount hides a patch that a link of the image leads there. Throws StartRefusedError for such a patch. */
+async function checkHidesNothing(
+  point: string,
+  mount: VolumeMount,
+  targets: readonly string[],
+): Promise<void> {
+  const expected = targets.filter((target) => target.startsWith(`${mount.guest}/`));
+  const found = await readdir(point, { recursive: true }).catch(async (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'ENOTDIR') throw error;
+    return (await stat(point)).size > 0 ? [''] : [];
+  });
+  const foreign = found.find((name) => {
+    const path = posix.join(mount.guest, name);
+    return !expected.some((guest) => `${guest}/`.startsWith(`${path}/`));
+  });
+  if (foreign === undefined) return;
+  throw new StartRefusedError(
+    `a patch or script follows a link of the image to ${posix.join(mount.guest, foreign)}, which the mount at ${mount.guest} hides: write to another path`,
+  );
+}
+
+function describeKind(found: Stats): string {
+  return found.isSymbolicLink()
+    ? 'it is a symbolic link, which is not followed'
+    : 'it is neither a directory nor a file';
+}
+
+async function createMountPoints(directory: string, sources: readonly Source[]): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  for (const [index, { isDirectory }] of sources.entries()) {
+    const point = join(directory, String(index));
+    await (isDirectory ? mkdir(point) : writeFile(point, ''));
+  }
+}
+
+async function writeResolverFiles(
+  directory: string,
+  files: readonly ResolverFile[],
+  config?: ResolverConfig,
+): Promise<void> {
+  for (const file of files) {
+    const path = join(directory, posix.basename(file));
+    await writeFile(path, config === undefined ? '' : resolverFileContent(file, config));
+    // The umask must not keep guest users from reading them.
+    await chmod(path, 0o644);
+  }
+}
+
+async function writePrograms(directory: string, programs: ReadonlyMap<string, Buffer>): Promise<void> {
+  for (const [program, content] of programs) {
+    const path = join(directory, posix.basename(program));
+    await writeFile(path, content);
+    await chmod(path, 0o555);
+  }
+}
+
+function mountFlagsOf({ options }: VolumeMount): MountFlags {
+  const { readonly = false, noexec = false, nosuid = false, nodev = false } = options ?? {};
+  return { readonly, noexec, nosuid, nodev };
+}

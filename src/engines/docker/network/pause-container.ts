@@ -1,0 +1,104 @@
+import type Docker from 'dockerode';
+import { INSTANCE_LABEL } from '../container.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, NOT_MODIFIED } from '../errors.js';
+import { INIT_PROGRAM } from '../../../guest/programs.js';
+import type { GuestInit } from '../guest-init.js';
+
+/** Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it. */
+
+export const PAUSE_LABEL = 'dev.sandkeep.holder-of';
+/** The container runtime itself needs some during the start. */
+const PIDS_LIMIT = 32;
+
+export interface PauseContainerOptions {
+  instanceId: string;
+  sandboxId: string;
+  hostname: string;
+  network: string;
+  init: GuestInit;
+}
+
+export interface PauseContainer {
+  id: string;
+  pid: number;
+  startedAt: string;
+  gateways: string[];
+  links: string[];
+}
+
+export function pauseContainerName(sandboxId: string): string {
+  return `sandkeep-net-${sandboxId}`;
+}
+
+/** Checks the name too: users may set the label. */
+export function isPauseContainer({ Labels, Names }: Docker.ContainerInfo): boolean {
+  const sandboxId = Labels[PAUSE_LABEL];
+  return sandboxId !== undefined && Names.includes(`/${pauseContainerName(sandboxId)}`);
+}
+
+export function environmentLineOf(sandboxId: string): string {
+  return `SANDKEEP_HOLDER_OF=${sandboxId}`;
+}
+
+export async function startPauseContainer(docker: Docker, sandboxId: string): Promise<PauseContainer> {
+  const container = docker.getContainer(pauseContainerName(sandboxId));
+  await container.start().catch(ignoreStatus(NOT_MODIFIED));
+  return parsePauseContainer(await container.inspect());
+}
+
+export function parsePauseContainer({
+  Id,
+  State,
+  NetworkSettings,
+}: Docker.ContainerInspectInfo): PauseContainer {
+  const networks = Object.values(NetworkSettings.Networks);
+  const links = networks.flatMap(({ IPAddress, IPPrefixLen, GlobalIPv6Address, GlobalIPv6PrefixLen }) => [
+    ...(IPAddress ? [`${IPAddress}/${IPPrefixLen}`] : []),
+    ...(GlobalIPv6Address ? [`${GlobalIPv6Address}/${GlobalIPv6PrefixLen}`] : []),
+  ]);
+  const gateways = networks.flatMap(({ Gateway, IPv6Gateway }) => [Gateway, IPv6Gateway].filter(Boolean));
+  return { id: Id, pid: State.Pid, startedAt: State.StartedAt, gateways, links };
+}
+
+export async function inspectPauseContainer(
+  docker: Docker,
+  sandboxId: string,
+): Promise<Docker.ContainerInspectInfo | undefined> {
+  return docker.getContainer(pauseContainerName(sandboxId)).inspect().catch(ignoreStatus(NOT_FOUND));
+}
+
+export async function stopPauseContainer(docker: Docker, sandboxId: string): Promise<void> {
+  await docker.getContainer(pauseContainerName(sandboxId)).kill().catch(ignoreStatus(NOT_FOUND, CONFLICT));
+}
+
+export async function removePauseContainer(docker: Docker, sandboxId: string): Promise<void> {
+  await docker
+    .getContainer(pauseContainerName(sandboxId))
+    .remove({ force: true, v: true })
+    .catch(ignoreStatus(...ALREADY_REMOVED));
+}
+
+export async function createPauseContainer(options: PauseContainerOptions): Promise<void> {
+  const { instanceId, sandboxId, hostname, network, init } = options;
+  await init
+    .createContainer({
+      name: pauseContainerName(sandboxId),
+      Entrypoint: [INIT_PROGRAM],
+      Cmd: [],
+      User: '65534:65534',
+      Hostname: hostname,
+      Env: [environmentLineOf(sandboxId)],
+      Labels: { [INSTANCE_LABEL]: instanceId, [PAUSE_LABEL]: sandboxId },
+      StopSignal: 'SIGKILL',
+      HostConfig: {
+        NetworkMode: network,
+        CapDrop: ['ALL'],
+        SecurityOpt: ['no-new-privileges'],
+        ReadonlyRootfs: true,
+        PidsLimit: PIDS_LIMIT,
+        LogConfig: { Type: 'none', Config: {} },
+        RestartPolicy: { Name: 'no' },
+      },
+    })
+    .catch(ignoreStatus(CONFLICT));
+}

@@ -1,0 +1,239 @@
+import type Docker from 'dockerode';
+import { StartRefusedError, type Capability, type Run } from '../../../engine/runtime.js';
+import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
+import { NOT_FOUND, statusOf } from '../errors.js';
+import type { ResolverConfig } from '../files/resolver-files.js';
+import { compilePolicy } from './compile-policy.js';
+import { hostAddresses } from './host-addresses.js';
+import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
+import { loadRules } from './nftables.js';
+import {
+  createPauseContainer,
+  environmentLineOf,
+  inspectPauseContainer,
+  isPauseContainer,
+  parsePauseContainer,
+  PAUSE_LABEL,
+  pauseContainerName,
+  removePauseContainer,
+  startPauseContainer,
+  stopPauseContainer,
+  type PauseContainer,
+} from './pause-container.js';
+import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
+import { neededRepair } from './repair.js';
+import { systemResolvers } from './resolvers.js';
+
+interface JoinedNetwork {
+  mode: string;
+  resolverConfig: ResolverConfig;
+}
+
+const FILTERS = ['network_policy', 'network_icmp', 'network_port_ranges', 'network_private'] as const;
+
+/** Gives each sandbox a network namespace with rules, which the sandbox cannot change. See docs/decisions/0012. */
+export class SandboxNetworks {
+  /** Sandboxes that are being started or removed: `repair` skips them. */
+  private readonly claimed = new Set<string>();
+  private readonly repairs = new Map<string, Promise<void>>();
+  private readonly unconfirmed = new Map<string, PauseContainer>();
+  private creatingNetwork: Promise<void> | undefined;
+
+  private constructor(
+    private readonly docker: Docker,
+    private readonly options: NetworkOptions,
+    private readonly unavailable: string | undefined,
+  ) {}
+
+  get capabilities(): Capability[] {
+    if (this.unavailable !== undefined) return [];
+    return [...FILTERS, ...this.options.openableGroups.map((group) => `network_${group}` as const)];
+  }
+
+  get description(): string {
+    if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
+    return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox`;
+  }
+
+  static async open(docker: Docker, options: NetworkOptions): Promise<SandboxNetworks> {
+    return new SandboxNetworks(docker, options, await explainNoNetwork(docker, options));
+  }
+
+  /** Excludes `repair` from a sandbox until the returned function is called. */
+  async claim(sandboxId: string): Promise<() => void> {
+    this.claimed.add(sandboxId);
+    await this.repairs.get(sandboxId);
+    return () => void this.claimed.delete(sandboxId);
+  }
+
+  /**
+   * Loads the rules before the sandbox can run. `existing`: its container, whose network mode is fixed. Throws
+   * StartRefusedError.
+   */
+  async join({ sandboxId, spec }: Run, existing: Docker.Container | undefined): Promise<JoinedNetwork> {
+    const hostname = spec.hostname ?? sandboxId;
+    const none = { mode: 'none', resolverConfig: { hostname, addresses: [], resolvers: [] } };
+    const mode = existing && (await existing.inspect()).HostConfig.NetworkMode;
+    if (mode === 'none' || (mode === undefined && !spec.networkEnabled)) return none;
+    if (mode !== undefined && !mode.startsWith('container:')) {
+      throw new StartRefusedError(
+        `the sandbox has the unfiltered network ${mode}: delete it and create it again`,
+      );
+    }
+    if (this.unavailable !== undefined) {
+      // Without a policy, no network is the strictest answer.
+      if (mode === undefined && spec.networkPolicy == null) return none;
+      throw new StartRefusedError(
+        'the sandbox cannot have its network on this machine; "sandkeep doctor" shows the operator the reason',
+        { cause: this.unavailable },
+      );
+    }
+    const { docker, options } = this;
+    const found = await inspectPauseContainer(docker, sandboxId);
+    if (mode !== undefined && mode !== `container:${found?.Id}`) {
+      throw new StartRefusedError(
+        'the network of the sandbox was removed: delete the sandbox and create it again',
+      );
+    }
+    const resolvers = options.resolvers ?? systemResolvers().addresses;
+    if (!found) {
+      const network = options.name ?? (await this.ensureNetwork());
+      await createPauseContainer({ ...options, sandboxId, hostname, network });
+    }
+    const pause = await this.startPause(sandboxId);
+    const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
+      hosts: [...hostAddresses(), ...pause.gateways],
+      resolvers,
+      neighbours: pause.links,
+      openableGroups: options.openableGroups,
+      bandwidthMbits: options.bandwidthMbits,
+    });
+    await loadRules(pause.pid, environmentLineOf(sandboxId), rules);
+    this.unconfirmed.set(sandboxId, pause);
+    return {
+      mode: `container:${pause.id}`,
+      resolverConfig: {
+        hostname,
+        addresses: pause.links.map((link) => link.split('/')[0]!),
+        resolvers,
+      },
+    };
+  }
+
+  /**
+   * Kills a started sandbox and throws StartRefusedError when the pause container has restarted meanwhile, without
+   * rules.
+   */
+  async confirm({ sandboxId }: Run, container: Docker.Container): Promise<void> {
+    const expected = this.unconfirmed.get(sandboxId);
+    if (!expected) return;
+    this.unconfirmed.delete(sandboxId);
+    const found = await inspectPauseContainer(this.docker, sandboxId);
+    const pause = found && parsePauseContainer(found);
+    if (pause?.pid === expected.pid && pause.startedAt === expected.startedAt) return;
+    await container.kill().catch(() => undefined);
+    throw new StartRefusedError('the network of the sandbox ended during the start: start the sandbox again');
+  }
+
+  async remove(sandboxId: string): Promise<void> {
+    await removePauseContainer(this.docker, sandboxId);
+  }
+
+  /** Repairs in the background what crashes or other programs left. */
+  repair(containers: readonly Docker.ContainerInfo[]): void {
+    const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
+    const pauses = new Map(
+      containers.filter(isPauseContainer).map((container) => [container.Labels[PAUSE_LABEL], container]),
+    );
+    for (const sandboxId of new Set([...sandboxes.keys(), ...pauses.keys()])) {
+      if (sandboxId === undefined || this.claimed.has(sandboxId) || this.repairs.has(sandboxId)) continue;
+      if (neededRepair(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
+      const running = this.repairOne(sandboxId)
+        .catch(() => undefined)
+        .finally(() => this.repairs.delete(sandboxId));
+      this.repairs.set(sandboxId, running);
+    }
+  }
+
+  /** Waits for `repair`. Removes the bridge if no pause container needs it. */
+  async close(): Promise<void> {
+    await Promise.all(this.repairs.values());
+    if (this.unavailable !== undefined || this.options.name !== undefined) return;
+    const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };
+    try {
+      if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
+      await this.docker.getNetwork(this.ownNetwork).remove();
+    } catch {
+      // A remaining bridge is used again.
+    }
+  }
+
+  /** Lists again: the first list may be older than the latest start. */
+  private async repairOne(sandboxId: string): Promise<void> {
+    const [sandbox, pause] = await Promise.all(
+      [SANDBOX_LABEL, PAUSE_LABEL].map(async (label) => {
+        const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
+        const filters = { label: [ours, `${label}=${sandboxId}`] };
+        const found = await this.docker.listContainers({ all: true, filters });
+        return found.find((container) => isPauseContainer(container) === (label === PAUSE_LABEL));
+      }),
+    );
+    switch (neededRepair(sandbox, pause)) {
+      case 'stop_pause_container':
+        return stopPauseContainer(this.docker, sandboxId);
+      case 'remove_pause_container':
+        return removePauseContainer(this.docker, sandboxId);
+      case 'end_sandbox':
+        await this.docker.getContainer(sandbox!.Id).kill();
+        return;
+      case undefined:
+        return;
+    }
+  }
+
+  private get ownNetwork(): string {
+    return `sandkeep-${this.options.instanceId}`;
+  }
+
+  private async startPause(sandboxId: string): Promise<PauseContainer> {
+    try {
+      return await startPauseContainer(this.docker, sandboxId);
+    } catch (error) {
+      // `docker network prune` removes a network that only stopped containers use.
+      if (statusOf(error) !== NOT_FOUND || this.options.name !== undefined) throw error;
+      const network = this.docker.getNetwork(await this.ensureNetwork());
+      const Container = pauseContainerName(sandboxId);
+      await network.disconnect({ Container, Force: true });
+      await network.connect({ Container });
+      return startPauseContainer(this.docker, sandboxId);
+    }
+  }
+
+  private async ensureNetwork(): Promise<string> {
+    const name = this.ownNetwork;
+    // The engine does not detect a concurrent duplicate.
+    this.creatingNetwork ??= createNetworkIfMissing(this.docker, name, this.options.instanceId).finally(
+      () => (this.creatingNetwork = undefined),
+    );
+    await this.creatingNetwork;
+    return name;
+  }
+}
+
+async function createNetworkIfMissing(docker: Docker, name: string, instanceId: string): Promise<void> {
+  try {
+    await docker.getNetwork(name).inspect();
+    return;
+  } catch (error) {
+    if (statusOf(error) !== NOT_FOUND) throw error;
+  }
+  await docker.createNetwork({
+    Name: name,
+    Driver: 'bridge',
+    CheckDuplicate: true,
+    EnableIPv6: false,
+    Labels: { [INSTANCE_LABEL]: instanceId },
+    // A second barrier between neighbours, besides the rules.
+    Options: { 'com.docker.network.bridge.enable_icc': 'false' },
+  });
+}
