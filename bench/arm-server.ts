@@ -64,7 +64,12 @@ const telemetry =
     : undefined;
 const runtime = new SimulatedRuntime(directory);
 const ctx: ServiceContext = {
-  ...{ pool, reads: pool, requests, now, eventKeys, settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 } },
+  pool,
+  reads: pool,
+  requests,
+  now,
+  eventKeys,
+  settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 },
   activeKeys,
   runtime,
   use: new UseSampler(runtime),

@@ -16,8 +16,10 @@ export async function backup(scale: number): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const file = join(directory, 'backup.tar.gz');
   const placesIn = (dataDir: string, keys: string) => ({
-    ...{ dataDir, volumesDir: join(dataDir, 'volumes') },
-    ...{ secretKeysFile: join(keys, 'secret-keys'), eventKeysFile: join(keys, 'event-keys') },
+    dataDir,
+    volumesDir: join(dataDir, 'volumes'),
+    secretKeysFile: join(keys, 'secret-keys'),
+    eventKeysFile: join(keys, 'event-keys'),
   });
   try {
     const store = await openStore(directory);

@@ -21,7 +21,8 @@ export async function consoleTimes({ browser: program, ...options }: ConsoleOpti
     const dataSet = dataSetOf(options.scale);
     const side = await openSide(opened, join(directory, 'large'), dataSet, 'the store');
     const browser = await chromium.launch({
-      ...{ executablePath: program, args: ['--no-sandbox', '--disable-dev-shm-usage'] },
+      executablePath: program,
+      args: ['--no-sandbox', '--disable-dev-shm-usage'],
     });
     opened.add(() => browser.close());
     const visit = async () => {

@@ -62,9 +62,27 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
 /** A sandbox that does nothing, from an image that is always present. */
 function specOf(image: string, networkEnabled: boolean): RunSpec {
   return {
-    ...{ image, pullPolicy: 'never', entrypoint: null, cmd: null, shell: null },
-    ...{ vcpus: 1, memoryMib: 64, diskMib: null, user: null, workdir: null, securityProfile: 'default' },
-    ...{ scripts: {}, env: [], labels: {}, rlimits: [], mounts: [], patches: [], init: null, demands: [] },
-    ...{ networkEnabled, idleTimeoutSecs: null, maxDurationSecs: null },
+    image,
+    pullPolicy: 'never',
+    entrypoint: null,
+    cmd: null,
+    shell: null,
+    vcpus: 1,
+    memoryMib: 64,
+    diskMib: null,
+    user: null,
+    workdir: null,
+    securityProfile: 'default',
+    scripts: {},
+    env: [],
+    labels: {},
+    rlimits: [],
+    mounts: [],
+    patches: [],
+    init: null,
+    demands: [],
+    networkEnabled,
+    idleTimeoutSecs: null,
+    maxDurationSecs: null,
   };
 }

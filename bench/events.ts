@@ -64,7 +64,10 @@ export async function events(writers: number, creates: number, rounds: number): 
   pool.eventMarker = activeKeys.marker;
   const runtime = new SimulatedRuntime(directory);
   const ctx: WorkerContext = {
-    ...{ pool, reads: pool, now, settings: DEFAULT_SETTINGS },
+    pool,
+    reads: pool,
+    now,
+    settings: DEFAULT_SETTINGS,
     runtime,
     use: new UseSampler(runtime),
     volumes: new VolumeStore(directory),
@@ -76,7 +79,8 @@ export async function events(writers: number, creates: number, rounds: number): 
     peer: makePeer(Buffer.alloc(32)),
     meters: NO_METERS,
     touches: new RecentTouches(),
-    ...{ eventKeys, activeKeys },
+    eventKeys,
+    activeKeys,
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),
     changes: listenForChanges(store.address, () => undefined),

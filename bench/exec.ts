@@ -28,17 +28,21 @@ export interface ExecOptions {
 export async function exec({ image, rounds, runs, dockerSocket: socketPath }: ExecOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const server = await startServer([
-    ...[join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'serve', '--json', '--port', '0', '--log-level', 'error'],
-    ...[
-      '--runtime',
-      'docker',
-      '--docker-socket',
-      socketPath,
-      '--data-dir',
-      directory,
-      '--rate-limit',
-      '1000000',
-    ],
+    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
+    'serve',
+    '--json',
+    '--port',
+    '0',
+    '--log-level',
+    'error',
+    '--runtime',
+    'docker',
+    '--docker-socket',
+    socketPath,
+    '--data-dir',
+    directory,
+    '--rate-limit',
+    '1000000',
   ]);
   try {
     const api = new Api(server);
@@ -127,7 +131,10 @@ async function compareThroughput(
     }
     const [floor, ours] = rates.map((each) => quantiles(each)[0]);
     rows.push([
-      ...[`100 MiB ${name}`, floor!.toFixed(0), ours!.toFixed(0), ratio(ours! / floor!)],
+      `100 MiB ${name}`,
+      floor!.toFixed(0),
+      ours!.toFixed(0),
+      ratio(ours! / floor!),
       (quantiles(cpu)[0] / 1000).toFixed(1),
     ]);
   }

@@ -102,7 +102,8 @@ export async function openNeighbourhood({
   try {
     const work = await UsualWork.prepare(client, image);
     return {
-      ...{ work, close },
+      work,
+      close,
       async measure(attack: string, seconds: number): Promise<Attacked> {
         const attacker = await beginAttack(installation, attack, image);
         const attacked = await work.measure(seconds);

@@ -36,8 +36,11 @@ const WAITING = 2_000;
 const BATCH = 500;
 const PAGE = 21;
 const NO_FILTER: SandboxFilter = {
-  ...{ labels: [], statuses: [], namePrefix: undefined },
-  ...{ createdAfter: undefined, createdBefore: undefined },
+  labels: [],
+  statuses: [],
+  namePrefix: undefined,
+  createdAfter: undefined,
+  createdBefore: undefined,
 };
 const listed = (orgId: string, labels: SandboxFilter['labels'], sideBySide = false) =>
   capture((sql) =>

@@ -25,7 +25,9 @@ export interface Store {
 export async function openStore(): Promise<Store> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const database = await openForServer({
-    ...{ databaseUrl: undefined, dataDir: join(directory, 'data'), command: 'bench' },
+    databaseUrl: undefined,
+    dataDir: join(directory, 'data'),
+    command: 'bench',
     onCrash: (error) => console.error('the database ended', error),
   });
   const { address } = database;
@@ -34,7 +36,9 @@ export async function openStore(): Promise<Store> {
   const pool = openPool(address, () => undefined);
   const children: ChildProcess[] = [];
   return {
-    ...{ directory, address, pool },
+    directory,
+    address,
+    pool,
     url: `postgres://sandkeep@/sandkeep?host=${encodeURIComponent(address.socket)}`,
     async start(args) {
       const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });

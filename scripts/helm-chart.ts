@@ -106,12 +106,16 @@ function rules(): Record<string, V1PolicyRule[]> {
   const [organization, organizationVolumes] = parts(apart, 'ClusterRole', `${prefix}-organization`);
   const [organizations, organizationsVolumes] = parts(apart, 'ClusterRole', `${prefix}-organizations`);
   const rules = {
-    ...{ sandboxes, volumes },
+    sandboxes,
+    volumes,
     nodes: shared('ClusterRole', `${prefix}-nodes`),
     nodeLeases: shared('Role', prefix),
     activity: shared('ClusterRole', `${prefix}-activity`),
     first: rolesOf(apart, true)('Role', names.name),
-    ...{ organization, organizationVolumes, organizations, organizationsVolumes },
+    organization,
+    organizationVolumes,
+    organizations,
+    organizationsVolumes,
   };
   return JSON.parse(
     JSON.stringify(rules).replaceAll(

@@ -107,7 +107,8 @@ const SHARED: SharedLimit[] = [
   { limit: 'open visits in sandboxes', ...halves(settings.maxVisits), beyond: rateLimited },
   {
     limit: 'memory of collected output of commands',
-    ...{ each: bytes(EXEC_MEMORY.each), total: bytes(EXEC_MEMORY.total) },
+    each: bytes(EXEC_MEMORY.each),
+    total: bytes(EXEC_MEMORY.total),
     beyond: rateLimited,
   },
   {

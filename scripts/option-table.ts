@@ -13,10 +13,7 @@ export function withOptionTable(page: string): string {
   const rows = OPTION_NAMES.map((name) => {
     const { type, description, secret }: Option = OPTIONS[name];
     const meaning = secret ? `${description}; secret` : description;
-    const cells = [
-      ...[`\`${flagOf(name)}\``, `\`${variableOf(name)}\``, type.form],
-      ...[defaultText(name), meaning],
-    ];
+    const cells = [`\`${flagOf(name)}\``, `\`${variableOf(name)}\``, type.form, defaultText(name), meaning];
     return `| ${cells.map(escaped).join(' | ')} |`;
   });
   const head = [

@@ -12,7 +12,10 @@ export function engineSide(docker: Docker, containerId: string): Side {
     const outcome: Outcome = { code: -1, bytes: 0, firstByteMs: 0, ms: 0 };
     const begun = performance.now();
     const made = await docker.getContainer(containerId).exec({
-      ...{ Cmd: [...args], AttachStdin: input !== undefined, AttachStdout: true, AttachStderr: true },
+      Cmd: [...args],
+      AttachStdin: input !== undefined,
+      AttachStdout: true,
+      AttachStderr: true,
     });
     const stream = await made.start({ hijack: true, stdin: input !== undefined });
     const stdout = new PassThrough();

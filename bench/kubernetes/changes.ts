@@ -40,7 +40,8 @@ export async function kubernetesChanges({ sandboxes, changes }: ChangesOptions):
       count.toLocaleString('en'),
       figures.idleMillisPerSecond.toFixed(1),
       figures.millisPerChange.toFixed(1),
-      ...[at(0.5), at(0.99)],
+      at(0.5),
+      at(0.99),
       figures.pssMib.toFixed(0),
       String(figures.lists),
       figures.listMib.toFixed(1),
@@ -51,8 +52,15 @@ export async function kubernetesChanges({ sandboxes, changes }: ChangesOptions):
   console.log(
     table(
       [
-        ...['SANDBOXES', 'IDLE CPU ms/s', 'CPU ms/CHANGE', 'END TO STORE p50 ms', 'p99 ms', 'NODE PSS MiB'],
-        ...['LISTS', 'LISTED MiB', 'WATCHED KiB/CHANGE'],
+        'SANDBOXES',
+        'IDLE CPU ms/s',
+        'CPU ms/CHANGE',
+        'END TO STORE p50 ms',
+        'p99 ms',
+        'NODE PSS MiB',
+        'LISTS',
+        'LISTED MiB',
+        'WATCHED KiB/CHANGE',
       ],
       rows,
     ),
@@ -68,18 +76,25 @@ async function measure(count: number, changes: number): Promise<Figures> {
   const kubeconfig = join(directory, 'kubeconfig');
   cluster.writeKubeconfig(kubeconfig);
   const server = await startServer([
-    ...[join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'serve', '--json', '--port', '0', '--log-level', 'error'],
-    ...[
-      '--data-dir',
-      directory,
-      '--rate-limit',
-      '1000000',
-      '--runtime',
-      'kubernetes',
-      '--kubeconfig',
-      kubeconfig,
-    ],
-    ...['--kubernetes-network', 'trusted', '--kubernetes-node-images', 'busybox:local'],
+    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
+    'serve',
+    '--json',
+    '--port',
+    '0',
+    '--log-level',
+    'error',
+    '--data-dir',
+    directory,
+    '--rate-limit',
+    '1000000',
+    '--runtime',
+    'kubernetes',
+    '--kubeconfig',
+    kubeconfig,
+    '--kubernetes-network',
+    'trusted',
+    '--kubernetes-node-images',
+    'busybox:local',
   ]);
   try {
     const client = new Client(`http://${server.host}:${server.port}`, server.key!);

@@ -78,7 +78,9 @@ export class SimulatedCluster {
 
   writeKubeconfig(file: string): void {
     const config = {
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'simulated' },
+      apiVersion: 'v1',
+      kind: 'Config',
+      'current-context': 'simulated',
       clusters: [{ name: 'simulated', cluster: { server: this.url, 'insecure-skip-tls-verify': true } }],
       users: [{ name: 'user', user: { token: 'token' } }],
       contexts: [
@@ -148,7 +150,8 @@ export class SimulatedCluster {
     const metadata = { ...body.metadata, uid: randomUUID(), creationTimestamp: new Date().toISOString() };
     const isPod = collection.endsWith('/pods');
     const stored = this.store.put(collection, {
-      ...{ ...body, metadata },
+      ...body,
+      metadata,
       ...(isPod ? { status: { phase: 'Pending' } } : {}),
     });
     send(response, 201, stored);

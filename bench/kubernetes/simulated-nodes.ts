@@ -74,7 +74,10 @@ function runningStatus(): Record<string, unknown> {
     qosClass: 'Guaranteed',
     containerStatuses: [
       {
-        ...{ name: 'sandbox', ready: true, started: true, restartCount: 0 },
+        name: 'sandbox',
+        ready: true,
+        started: true,
+        restartCount: 0,
         image: 'busybox:local',
         imageID: 'docker://sha256:0000000000000000000000000000000000000000000000000000000000000000',
         containerID: 'docker://0000000000000000000000000000000000000000000000000000000000000000',
@@ -106,11 +109,14 @@ function nodeOf(name: string): Stored {
   const amounts = { cpu: String(NODE_CPUS), memory: '1024Gi', pods: '250', 'ephemeral-storage': '10Ti' };
   const architecture = process.arch === 'arm64' ? 'arm64' : 'amd64';
   return {
-    ...{ apiVersion: 'v1', kind: 'Node' },
+    apiVersion: 'v1',
+    kind: 'Node',
     metadata: { name, labels: { 'kubernetes.io/arch': architecture, 'kubernetes.io/os': 'linux' } },
     spec: {},
     status: {
-      ...{ allocatable: amounts, capacity: amounts, nodeInfo: { architecture } },
+      allocatable: amounts,
+      capacity: amounts,
+      nodeInfo: { architecture },
       conditions: [{ type: 'Ready', status: 'True', lastHeartbeatTime: seconds() }],
     },
   };

@@ -57,27 +57,29 @@ export async function kubernetesStarts({
   await cluster.core.createNamespace({ body: { metadata: { name: namespace } } });
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const server = await startServer([
-    ...[join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'serve', '--json', '--port', '0', '--log-level', 'error'],
-    ...[
-      '--data-dir',
-      directory,
-      '--rate-limit',
-      '1000000',
-      '--runtime',
-      'kubernetes',
-      '--kubeconfig',
-      kubeconfig,
-    ],
-    ...[
-      '--kubernetes-namespace',
-      namespace,
-      '--kubernetes-network',
-      'trusted',
-      '--kubernetes-node-images',
-      image,
-      '--kubernetes-cpu-overcommit',
-      String(OVERCOMMIT),
-    ],
+    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
+    'serve',
+    '--json',
+    '--port',
+    '0',
+    '--log-level',
+    'error',
+    '--data-dir',
+    directory,
+    '--rate-limit',
+    '1000000',
+    '--runtime',
+    'kubernetes',
+    '--kubeconfig',
+    kubeconfig,
+    '--kubernetes-namespace',
+    namespace,
+    '--kubernetes-network',
+    'trusted',
+    '--kubernetes-node-images',
+    image,
+    '--kubernetes-cpu-overcommit',
+    String(OVERCOMMIT),
   ]);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const arms: Record<string, Arm> = {
@@ -123,8 +125,14 @@ function print(measured: ReadonlyMap<string, Measured[]>, count: number): void {
     };
     return [
       `${name}, ${count} at once`,
-      ...[p50.toFixed(0), ratio(p50, floor.p50), p95.toFixed(0), ratio(p95, floor.p95)],
-      ...[p99.toFixed(0), ratio(p99, floor.p99), rate.toFixed(2), ratio(floor.rate, rate)],
+      p50.toFixed(0),
+      ratio(p50, floor.p50),
+      p95.toFixed(0),
+      ratio(p95, floor.p95),
+      p99.toFixed(0),
+      ratio(p99, floor.p99),
+      rate.toFixed(2),
+      ratio(floor.rate, rate),
     ];
   });
   const times = ['p50 ms', 'RATIO', 'p95 ms', 'RATIO', 'p99 ms', 'RATIO'];

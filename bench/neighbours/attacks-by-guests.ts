@@ -26,7 +26,8 @@ export const ATTACKS_BY_GUESTS: Record<string, Attack> = {
     Object.entries(BURNERS).map(([name, [text, script]]): [string, Attack] => [
       `guests: ${name}`,
       {
-        ...{ text, containers },
+        text,
+        containers,
         async run(attacker) {
           for (let left = 6; left > 0; left -= 1) attacker.note(await burn(attacker, script));
           attacker.begin();

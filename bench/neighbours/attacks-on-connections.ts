@@ -33,7 +33,8 @@ export const ATTACKS_ON_CONNECTIONS = {
       attacker.begin();
       await attacker.flood(200, () =>
         attacker.client.call('GET', '/v1/sandboxes', {
-          ...{ signal: attacker.signal, headers: { authorization: `Bearer ${makeKey()}` } },
+          signal: attacker.signal,
+          headers: { authorization: `Bearer ${makeKey()}` },
         }),
       );
     },

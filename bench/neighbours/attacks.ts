@@ -67,7 +67,8 @@ const ATTACKS_BY_REQUESTS = {
       attacker.begin();
       await attacker.flood(200, (index) =>
         attacker.client.call('GET', '/v1/events?limit=100', {
-          ...{ signal: attacker.signal, headers: { authorization: `Bearer ${keys[index % keys.length]}` } },
+          signal: attacker.signal,
+          headers: { authorization: `Bearer ${keys[index % keys.length]}` },
         }),
       );
     },
@@ -160,7 +161,8 @@ const ATTACKS_BY_REQUESTS = {
       attacker.begin();
       await attacker.flood(32, async () => {
         const response = await attacker.client.open('GET', path, {
-          ...{ headers: pathHeader('large'), signal: attacker.signal },
+          headers: pathHeader('large'),
+          signal: attacker.signal,
         });
         for await (const _ of response);
         return { status: response.statusCode! };

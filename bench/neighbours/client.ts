@@ -23,7 +23,8 @@ export class Client {
   ): Promise<IncomingMessage> {
     return new Promise((resolve, reject) => {
       const outgoing = request(this.address + path, {
-        ...{ method, agent: this.agent },
+        method,
+        agent: this.agent,
         ...(signal ? { signal } : {}),
         headers: {
           authorization: `Bearer ${this.key}`,

@@ -23,11 +23,22 @@ export interface Installation {
 export async function openInstallation(dockerSocket: string | undefined): Promise<Installation> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const server = await startServer([
-    ...[PROGRAM, 'serve', '--json', '--port', '0', '--log-level', 'error', '--data-dir', directory],
+    PROGRAM,
+    'serve',
+    '--json',
+    '--port',
+    '0',
+    '--log-level',
+    'error',
+    '--data-dir',
+    directory,
     // No start waits for the end of another sandbox.
-    ...['--capacity-vcpus', '64'],
+    '--capacity-vcpus',
+    '64',
     // The receivers of the attack by webhooks are on this machine.
-    ...['--webhook-allow', '127.0.0.0/8', '--webhook-http'],
+    '--webhook-allow',
+    '127.0.0.0/8',
+    '--webhook-http',
     ...(dockerSocket === undefined
       ? ['--runtime', 'simulated', '--simulated-start-ms', '50']
       : ['--runtime', 'docker', '--docker-socket', dockerSocket, '--docker-network', 'none']),
@@ -39,7 +50,9 @@ export async function openInstallation(dockerSocket: string | undefined): Promis
   await cli('org', 'create', '--name', 'Attacker', '--slug', 'attacker');
   const { key: attackerKey } = await cli('key', 'create', '--org', 'attacker', '--name', 'attack');
   return {
-    ...{ server, attackerKey, key: server.key! },
+    server,
+    attackerKey,
+    key: server.key!,
     address: `http://${server.host}:${server.port}`,
     async close() {
       await server.stop();

@@ -82,7 +82,14 @@ export function requestOf(name: string, labels: Record<string, string>): CreateS
       },
     },
     env: [
-      ...['REPOSITORY', 'BRANCH', 'TASK', 'MODEL', 'TRACE_PARENT', 'CACHE_URL', 'PROXY_URL', 'TELEMETRY_URL'],
+      'REPOSITORY',
+      'BRANCH',
+      'TASK',
+      'MODEL',
+      'TRACE_PARENT',
+      'CACHE_URL',
+      'PROXY_URL',
+      'TELEMETRY_URL',
     ].map((key) => ({ key, value: `https://${key.toLowerCase().replace('_', '-')}.example.com/${name}` })),
     rlimits: [
       { resource: 'nofile', soft: 65_536, hard: 65_536 },

@@ -59,7 +59,10 @@ export function eventTexts(
       actorId(actor),
     ];
     return {
-      ...{ type, category, event, checked: false },
+      type,
+      category,
+      event,
+      checked: false,
       content: filler(canonicalJson(event(holeOf))),
       columns: filler([...columns, holeOf('sandbox')].join('\t')),
     };

@@ -113,7 +113,8 @@ async function fill(store: Store, api: Api, { until }: Subject): Promise<void> {
   await client.query('set statement_timeout = 0');
   const bar = new SingleBar({
     format: 'filling the tables of floor B: {value} items',
-    ...{ stream: process.stderr, hideCursor: true },
+    stream: process.stderr,
+    hideCursor: true,
   });
   bar.start(0, 0);
   try {

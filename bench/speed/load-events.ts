@@ -74,7 +74,11 @@ export async function loadEvents(
     if (seq % ENTRIES_PER_CHECKPOINT !== 0 && seq !== count) continue;
     const signed = signCheckpoint(keys, { org_id: org.id, seq, link, at: occurred_at, marked_from: 1 });
     end = [
-      ...[signed.org_id, signed.seq, signed.link, signed.at, signed.marked_from],
+      signed.org_id,
+      signed.seq,
+      signed.link,
+      signed.at,
+      signed.marked_from,
       signed.key_id,
       signed.signature,
     ];

@@ -71,8 +71,21 @@ function* sandboxRows(
     const { spec, runSpec } = resolve(requestOf(name, labelsOf(from + index, count)), NO_VOLUMES);
     const [started, stopped] = runTimes(createdAt, until, RUNS_EACH - 1);
     yield [
-      ...[org.id, id, name, `${org.slug}-${name}`, 'stopped', false, at(createdAt), stopped],
-      ...[encodeSpec(spec), SPEC_FORMAT, JSON.stringify(runSpec), 'simulated', runId, started, stopped],
+      org.id,
+      id,
+      name,
+      `${org.slug}-${name}`,
+      'stopped',
+      false,
+      at(createdAt),
+      stopped,
+      encodeSpec(spec),
+      SPEC_FORMAT,
+      JSON.stringify(runSpec),
+      'simulated',
+      runId,
+      started,
+      stopped,
     ];
   }
 }

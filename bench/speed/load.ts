@@ -106,8 +106,13 @@ async function makeOrg(store: Store, slug: string, until: number): Promise<Loade
   for (let index = 1; index < KEYS; index += 1) await createKey(pool, id, `key-${index}`, BENCH);
   for (let index = 0; index < VOLUMES; index += 1) {
     await insertVolume(pool, {
-      ...{ org_id: id, id: uuidv7(), kind: 'managed', name: `volume-${index}`, labels: { team: 'bench' } },
-      ...{ capacity_gib: null, created_at: new Date(until).toISOString() },
+      org_id: id,
+      id: uuidv7(),
+      kind: 'managed',
+      name: `volume-${index}`,
+      labels: { team: 'bench' },
+      capacity_gib: null,
+      created_at: new Date(until).toISOString(),
     });
   }
   for (let index = 0; index < MEMBERS; index += 1) {

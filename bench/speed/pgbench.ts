@@ -175,15 +175,13 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
   } as unknown as Context['pool'];
   const runtime = new SimulatedRuntime(directory);
   const ctx: Context = {
-    ...{
-      pool: recorded,
-      reads: pool,
-      now,
-      settings: DEFAULT_SETTINGS,
-      changes,
-      eventKeys,
-      activeKeys,
-    },
+    pool: recorded,
+    reads: pool,
+    now,
+    settings: DEFAULT_SETTINGS,
+    changes,
+    eventKeys,
+    activeKeys,
     runtime,
     use: new UseSampler(runtime),
     volumes: new VolumeStore(directory),
@@ -202,13 +200,11 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
   };
   const createAs = async (token: string) => {
     const keyed = {
-      ...{
-        key: token,
-        fingerprints: [Buffer.alloc(32)] as const,
-        waits: false,
-        warnings: [],
-        settled: false,
-      },
+      key: token,
+      fingerprints: [Buffer.alloc(32)] as const,
+      waits: false,
+      warnings: [],
+      settled: false,
       replayed: () => undefined,
     };
     const caller = { orgId: org.id, actor: operator('bench'), access: FULL_ACCESS, keyed };

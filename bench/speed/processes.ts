@@ -44,11 +44,26 @@ export async function startServer(args: readonly string[]): Promise<Server> {
 export async function serve(store: Store, profile?: string): Promise<Server> {
   return startServer([
     ...(profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile]),
-    ...[join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'serve', '--json', '--port', '0', '--log-level', 'error'],
+    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
+    'serve',
+    '--json',
+    '--port',
+    '0',
+    '--log-level',
+    'error',
     // These limits are set, but out of reach.
-    ...['--runtime', 'simulated', '--rate-limit', '1000000', '--capacity-vcpus', '1000000'],
-    ...['--capacity-memory-mib', '999999999'],
-    ...['--database-url', store.url, '--data-dir', store.directory],
+    '--runtime',
+    'simulated',
+    '--rate-limit',
+    '1000000',
+    '--capacity-vcpus',
+    '1000000',
+    '--capacity-memory-mib',
+    '999999999',
+    '--database-url',
+    store.url,
+    '--data-dir',
+    store.directory,
   ]);
 }
 

@@ -15,7 +15,9 @@ export class Progress {
     if (!process.stderr.isTTY) return;
     this.bar = new SingleBar({
       format: `${what}: {bar} {value} of {total} {part}, {duration_formatted}`,
-      ...{ stream: process.stderr, barsize: 30, hideCursor: true },
+      stream: process.stderr,
+      barsize: 30,
+      hideCursor: true,
     });
   }
 

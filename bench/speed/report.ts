@@ -38,13 +38,16 @@ export function printReads(rows: readonly Row[]): void {
     const ofB = floorB && service.rate / floorB.rate;
     const growth = small && service.p50 / small.p50;
     return [
-      ...[name, String(connections), ...latencies(service)],
+      name,
+      String(connections),
+      ...latencies(service),
       aimed ? marked(slow, slow < TARGETS.slowest) : slow.toFixed(2),
       service.rate.toFixed(0),
       floorA ? (service.rate / floorA.rate).toFixed(2) : '',
       ofB === undefined ? '' : aimed ? marked(ofB, ofB >= TARGETS.ofFloorB) : ofB.toFixed(2),
       growth === undefined ? '' : marked(growth, growth <= TARGETS.growth),
-      ...[cpu(service), floorB ? cpu(floorB) : ''],
+      cpu(service),
+      floorB ? cpu(floorB) : '',
     ];
   });
   print(table([...head, ...ratios, 'CPU µs NODE + PG', 'OF FLOOR B'], cells));
@@ -57,7 +60,10 @@ export function printOthers(what: 'READ' | 'WRITE', rows: readonly Row[]): void 
     const aimed = name.startsWith('create') && connections === TARGETS.connections;
     const reached = service.rate >= TARGETS.creates;
     return [
-      ...[name, String(connections), ...latencies(service), (service.p99 / service.p50).toFixed(2)],
+      name,
+      String(connections),
+      ...latencies(service),
+      (service.p99 / service.p50).toFixed(2),
       `${service.rate.toFixed(0)}${aimed ? ` ${mark(reached)}` : ''}`,
       cpu(service),
     ];

@@ -69,7 +69,10 @@ export async function measureOnce(
   const node = arm.servers.map(({ pid }) => memoryMib(pid));
   const sum = (values: number[]) => values.reduce((total, value) => total + value, 0);
   return {
-    ...{ p50, p90, p99, rate: (count / millis) * 1_000 },
+    p50,
+    p90,
+    p99,
+    rate: (count / millis) * 1_000,
     nodeMicros: (after.node - before.node) / count,
     postgresMicros: (after.postgres - before.postgres) / count,
     nodePss: sum(node.map(({ pss }) => pss)),
@@ -101,9 +104,15 @@ export function middle(all: readonly Figures[]): Figures {
   const of = (name: keyof Figures) => median(all.map((figures) => figures[name]));
   const most = (name: keyof Figures) => Math.max(...all.map((figures) => figures[name]));
   return {
-    ...{ p50: of('p50'), p90: of('p90'), p99: of('p99'), rate: of('rate') },
-    ...{ nodeMicros: of('nodeMicros'), postgresMicros: of('postgresMicros') },
-    ...{ nodePss: most('nodePss'), nodeRss: most('nodeRss'), postgresPss: most('postgresPss') },
+    p50: of('p50'),
+    p90: of('p90'),
+    p99: of('p99'),
+    rate: of('rate'),
+    nodeMicros: of('nodeMicros'),
+    postgresMicros: of('postgresMicros'),
+    nodePss: most('nodePss'),
+    nodeRss: most('nodeRss'),
+    postgresPss: most('postgresPss'),
   };
 }
 

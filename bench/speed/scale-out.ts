@@ -32,8 +32,14 @@ export async function scaleOut(options: SpeedOptions, counts: readonly number[])
       const note = (name: string, count: number, figures: Parameters<typeof cpu>[0], first: number) => {
         const gain = (figures.rate / first).toFixed(2);
         rows.push([
-          ...[name, String(connections), String(count), ...latencies(figures)],
-          ...[figures.rate.toFixed(0), gain, cpu(figures), figures.nodePss.toFixed(0)],
+          name,
+          String(connections),
+          String(count),
+          ...latencies(figures),
+          figures.rate.toFixed(0),
+          gain,
+          cpu(figures),
+          figures.nodePss.toFixed(0),
         ]);
         results.push({ name, connections, processes: count, figures });
       };

@@ -22,7 +22,9 @@ export interface Store {
 export async function openStore(directory: string): Promise<Store> {
   const dataDir = join(directory, 'db');
   const database = await openForServer({
-    ...{ databaseUrl: undefined, dataDir, command: 'bench' },
+    databaseUrl: undefined,
+    dataDir,
+    command: 'bench',
     onCrash: (error) => console.error('the database ended', error),
   });
   const { address } = database;
@@ -30,7 +32,10 @@ export async function openStore(directory: string): Promise<Store> {
   const keys = openEventKeys({ file: join(directory, 'event-keys') });
   const pool = openPool(address, () => undefined, new ActiveEventKeys(keys).marker);
   return {
-    ...{ directory, address, pool, keys: keys() },
+    directory,
+    address,
+    pool,
+    keys: keys(),
     url: `postgres://sandkeep@/sandkeep?host=${encodeURIComponent(address.socket)}`,
     postmaster: readPidFile(openDataDirectory(dataDir))!.pid,
     close: async () => {

@@ -31,7 +31,10 @@ export async function subjectOf(store: Store, { orgs, until, dataSet }: Loaded, 
     ids: rows.map(({ id }) => id),
     names: rows.map(({ name }) => name),
     eventId: one.rows[0]!.event_id,
-    ...{ keyId, until, volumeId: volume.id, lastSeq: dataSet.events },
+    keyId,
+    until,
+    volumeId: volume.id,
+    lastSeq: dataSet.events,
   };
 }
 

@@ -55,7 +55,9 @@ export async function measureWrites(
       ['stop', '/stop'],
     ] as const) {
       const requests = (await settled(written)).map(({ id, org }) => ({
-        ...{ method: 'POST', path: `/v1/sandboxes/${id}${verb}`, headers: headersOf(org) },
+        method: 'POST',
+        path: `/v1/sandboxes/${id}${verb}`,
+        headers: headersOf(org),
       }));
       note(name, await measureOnce(generator, arm(requests), connections, SETTLE_MS / 1_000, true));
     }
@@ -67,7 +69,9 @@ export async function measureWrites(
 async function removeMade(generator: Generator, written: Written, connections: number): Promise<Figures> {
   const { store, servers } = written;
   const requests = (await settled(written)).map(({ id, org }) => ({
-    ...{ method: 'DELETE', path: `/v1/sandboxes/${id}`, headers: headersOf(org) },
+    method: 'DELETE',
+    path: `/v1/sandboxes/${id}`,
+    headers: headersOf(org),
   }));
   const arm = { servers, postmaster: store.postmaster, requests };
   const figures = await measureOnce(generator, arm, connections, SETTLE_MS / 1_000, true);

@@ -107,8 +107,11 @@ export class KeyUses {
         resourceId: id,
         at,
         payload: {
-          ...{ api_key_id: id, name: key.name, prefix: key.prefix },
-          ...{ refusals: count, reasons: [...reasons].toSorted() },
+          api_key_id: id,
+          name: key.name,
+          prefix: key.prefix,
+          refusals: count,
+          reasons: [...reasons].toSorted(),
         },
       });
     });

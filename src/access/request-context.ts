@@ -42,7 +42,8 @@ function traced(context: Context, span: Span): Context {
   const { pool, reads, shared = context } = context;
   return {
     ...context,
-    ...{ span, shared },
+    span,
+    shared,
     pool: new TracedPool(pool, span),
     reads: new TracedSql(reads, span),
   };

@@ -46,7 +46,8 @@ export async function compareEngine(pool: Pool, options: EngineOptions): Promise
   }
   const live = new Set(held.filter(({ state }) => state !== 'exited').map(({ sandboxId }) => sandboxId));
   return {
-    ...{ ...none, unreachable: null },
+    ...none,
+    unreachable: null,
     notHeld: [...stored].filter((id) => !live.has(id)),
     notStored: [...live].filter((id) => !stored.has(id)),
   };

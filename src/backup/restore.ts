@@ -54,7 +54,9 @@ export async function restoreBackup<T>(
   const trees = manifest.parts.filter(({ name, removed }) => name.endsWith('.tar') && !removed);
   if (trees.length > 0) requireTar();
   const target = await openTarget({
-    ...{ places, databaseUrl, file },
+    places,
+    databaseUrl,
+    file,
     keyFiles: hasKeys(header) ? keyFilesOf(places).map(({ path }) => path) : [],
     orgs: header.volumes.map(({ orgId }) => orgId),
   });

@@ -72,8 +72,12 @@ async function backUp(ctx: WorkerContext, schedule: Schedule, signal: AbortSigna
   const file = join(schedule.directory, name);
   await removeDrafts(schedule);
   const made = await makeBackup(ctx.pool, {
-    ...{ places: schedule.places, file, encrypt, signal },
-    ...{ withVolumes: true, withKeys: true },
+    places: schedule.places,
+    file,
+    encrypt,
+    signal,
+    withVolumes: true,
+    withKeys: true,
   });
   await requireReadable(file, made);
   await noteBackup(ctx.pool, performance.now() - began);

@@ -80,7 +80,11 @@ export async function openTarget(options: TargetOptions): Promise<Target> {
     const database = opened;
     const open = (pool ??= openPool(database.address, () => undefined));
     return {
-      ...{ owned, database, pool: open, id: mark.id, isComplete },
+      owned,
+      database,
+      pool: open,
+      id: mark.id,
+      isComplete,
       markComplete: () => markUnfinished(places.dataDir, { ...mark, isComplete: true }),
       async close() {
         await open.end();

@@ -49,7 +49,9 @@ async function backUp(path: string, options: BackupCommandOptions & Left): Promi
   const made = await withDatabase(options, 'backup', (pool) =>
     withBar(undefined, (bar) =>
       makeBackup(pool, {
-        ...{ places: options, file, encrypt },
+        places: options,
+        file,
+        encrypt,
         withVolumes: !options.withoutVolumes,
         withKeys: !options.withoutKeys,
         onPart: (name) => bar.name(name),

@@ -22,8 +22,12 @@ export async function checkDocker(
   const { openDocker } = await import('../engines/choose.js');
   try {
     const runtime = await openDocker({
-      ...{ dockerSocket, dockerNetwork, dockerRuntime },
-      ...{ dataDir, instanceId: 'doctor', volumes: new VolumeStore(volumesDir) },
+      dockerSocket,
+      dockerNetwork,
+      dockerRuntime,
+      dataDir,
+      instanceId: 'doctor',
+      volumes: new VolumeStore(volumesDir),
     });
     const hasAll =
       (runtime.capabilities.has('network_policy') || dockerNetwork === 'none') &&
@@ -75,7 +79,9 @@ function capsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
   if (reason === undefined)
     return { check, state: 'ok', found: 'a volume with a cap is a disk of that size' };
   return {
-    ...{ check, state: 'missing', found: `volumes with a cap are refused: ${reason}` },
+    check,
+    state: 'missing',
+    found: `volumes with a cap are refused: ${reason}`,
     remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',
   };
 }

@@ -15,7 +15,9 @@ export function resolversFinding(
       ? 'this machine names no resolver'
       : `sandboxes cannot ask the resolvers of this machine (${unusable.join(', ')}), which are IPv6 or its own loopback`;
   return {
-    ...{ check, state: 'missing', found: `${why}: they ask ${asked.join(', ')}` },
+    check,
+    state: 'missing',
+    found: `${why}: they ask ${asked.join(', ')}`,
     remedy: 'name IPv4 resolvers with --docker-resolvers, or in /etc/resolv.conf',
   };
 }

@@ -20,8 +20,11 @@ interface Facts {
 export type Part = 'docker' | 'nftables' | 'util-linux' | 'node';
 
 const FAMILIES: Readonly<Record<string, SystemKind>> = {
-  ...{ debian: 'debian', ubuntu: 'debian' },
-  ...{ fedora: 'fedora', rhel: 'fedora', centos: 'fedora' },
+  debian: 'debian',
+  ubuntu: 'debian',
+  fedora: 'fedora',
+  rhel: 'fedora',
+  centos: 'fedora',
   alpine: 'alpine',
 };
 

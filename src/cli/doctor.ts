@@ -44,8 +44,11 @@ export function doctorCommand(): Command {
       const isUsable = database.every(({ state }) => state !== 'broken');
       const { findings: installation, stored } = isUsable ? await checkStored(options) : NOTHING_STORED;
       const findings = [
-        ...[checkSystem(system, options.databaseUrl), checkNode(system), checkDescriptors()],
-        ...[...database, ...installation],
+        checkSystem(system, options.databaseUrl),
+        checkNode(system),
+        checkDescriptors(),
+        ...database,
+        ...installation,
         ...(await checkRuntime(options, stored, system)),
         ...inspectTls(options),
       ];

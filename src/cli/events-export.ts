@@ -106,8 +106,13 @@ export function exportCommand(): Command {
 
 function queryOf({ since, until, type, category, actorKind, actorId, resource }: ExportOptions): FilterQuery {
   const all = {
-    ...{ since, until, event_type: type, category },
-    ...{ actor_kind: actorKind, actor_id: actorId, resource_id: resource },
+    since,
+    until,
+    event_type: type,
+    category,
+    actor_kind: actorKind,
+    actor_id: actorId,
+    resource_id: resource,
   };
   return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }

@@ -145,7 +145,7 @@ function shorten(text: string): string {
 
 function missing(orgId: string, source: string): Result {
   const wrong = `${source} knows a log of it, and it is not among the organizations that were looked at`;
-  return { name: orgId, ...{ entries: 0, checkpoints: 0, unmarked: 0 }, wrong, fault: 'tampered' };
+  return { name: orgId, entries: 0, checkpoints: 0, unmarked: 0, wrong, fault: 'tampered' };
 }
 
 function referenceOf(name: string, head: LogPosition | undefined): ReferenceLog[] {
@@ -189,7 +189,8 @@ async function verifyFiles(options: VerifyOptions): Promise<Result[]> {
       }
     } else if (before && result.wrong === null) {
       Object.assign(result, {
-        ...{ wrong: `it does not go on where ${before.result.name} ends`, fault: 'tampered' },
+        wrong: `it does not go on where ${before.result.name} ends`,
+        fault: 'tampered',
       });
     }
     results.push(result);

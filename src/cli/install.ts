@@ -95,8 +95,10 @@ function unitOptions({ runtime, dataDir = DEFAULT_DATA_DIR }: InstallOptions): U
     );
   }
   return {
-    ...{ runtime: known, dataDir: resolve(dataDir) },
-    ...{ node: process.execPath, program: join(PACKAGE_ROOT, 'bin', 'sandkeep') },
+    runtime: known,
+    dataDir: resolve(dataDir),
+    node: process.execPath,
+    program: join(PACKAGE_ROOT, 'bin', 'sandkeep'),
   };
 }
 

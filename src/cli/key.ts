@@ -74,12 +74,19 @@ function listCommand(): Command {
         listKeys(pool, options.org === undefined ? undefined : await namedOrg(pool, options.org)),
       );
       const view = keys.map(({ org_id, org_slug, ...key }) => ({
-        ...{ org_id, org_slug },
+        org_id,
+        org_slug,
         ...presentKey({ org_id, ...key }, now()),
       }));
       const rows = keys.map((key) => [
-        ...[key.org_slug, key.name, `${key.prefix}…`, key.id, key.scopes.join(' '), narrowingOf(key)],
-        ...[shortInstant(key.created_at), key.last_used_at ? shortInstant(key.last_used_at) : 'never'],
+        key.org_slug,
+        key.name,
+        `${key.prefix}…`,
+        key.id,
+        key.scopes.join(' '),
+        narrowingOf(key),
+        shortInstant(key.created_at),
+        key.last_used_at ? shortInstant(key.last_used_at) : 'never',
         stateOf(key),
       ]);
       const headings = ['ORG', 'NAME', 'KEY', 'ID', 'SCOPES', 'ONLY', 'CREATED', 'USED', 'STATE'];

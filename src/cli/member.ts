@@ -51,7 +51,10 @@ function listCommand(): Command {
       );
       const view = members.map(presentMember);
       const rows = view.map(({ email, role, display_name, joined_at }) => [
-        ...[email, role, display_name ?? '', joined_at],
+        email,
+        role,
+        display_name ?? '',
+        joined_at,
       ]);
       print(options, view, table(['E-MAIL', 'ROLE', 'NAME', 'SINCE'], rows, options));
     });

@@ -41,7 +41,8 @@ function setCommand(): Command {
         setQuotas(pool, await namedOrg(pool, options.org), wanted, operator('quota set')),
       );
       const rows = Object.entries(change.after).map(([name, value]) => [
-        ...[name, shown(change.before[name as keyof typeof change.before])],
+        name,
+        shown(change.before[name as keyof typeof change.before]),
         shown(value),
       ]);
       print(

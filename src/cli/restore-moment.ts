@@ -28,7 +28,9 @@ export async function restoreMoment(path: string, options: MomentOptions): Promi
   const { baseCopy, lastChange, verification, engine } = await withBar(undefined, (bar) =>
     restoreToTime(
       {
-        ...{ path, time: options.toTime, places: options },
+        path,
+        time: options.toTime,
+        places: options,
         onStep: (name) => bar.name(name),
         onMigration: (name) => process.stderr.write(`sandkeep: applied migration ${name}\n`),
       },

@@ -47,7 +47,10 @@ export function restoreCommand(): Command {
       const result = await withBar(sizeOf(file), (bar) =>
         restoreBackup(
           {
-            ...{ file, places: options, databaseUrl: options.databaseUrl, unlock },
+            file,
+            places: options,
+            databaseUrl: options.databaseUrl,
+            unlock,
             onProgress(pass, bytes) {
               bar.name(passes[pass]);
               bar.at(bytes);

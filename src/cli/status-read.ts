@@ -67,7 +67,8 @@ export async function readState(
       "select current_setting('server_version') as version",
     );
     const state = {
-      ...{ at: shortInstant(now()), version: VERSION },
+      at: shortInstant(now()),
+      version: VERSION,
       database: { kind, version: rows[0]!.version, ...(await readDatabaseState(tx)) },
       ...(await readSandboxes(tx)),
       workers: await readWorkers(tx),

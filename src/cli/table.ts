@@ -19,7 +19,9 @@ export function table(head: string[], rows: string[][], options: TableOptions = 
   if (!columns) return render(whole);
   const { shortened, widths, ...fitted } = fitTable(whole, {
     columns,
-    ...{ optional: options.optional ?? [], gap: GAP.length, widthOf: stringWidth },
+    optional: options.optional ?? [],
+    gap: GAP.length,
+    widthOf: stringWidth,
   });
   return shortened ? `${render(fitted, widths)}\n\n${hint(columns)}` : render(fitted);
 }
@@ -34,7 +36,8 @@ function render({ head, rows }: Grid, widths?: readonly number[]): string {
   const none = { 'bottom-left': '', 'bottom-right': '', left: '', 'left-mid': '', mid: '', 'mid-mid': '' };
   const style = { head: [], border: [], 'padding-left': 0, 'padding-right': 0 };
   const view = new Table({
-    ...{ head: [...head], style },
+    head: [...head],
+    style,
     colAligns: head.map((_, column) => (isNumeric(rows, column) ? 'right' : 'left')),
     chars: { ...chars, ...none, right: '', 'right-mid': '', middle: GAP },
     ...(widths ? { colWidths: [...widths] } : {}),

@@ -123,7 +123,11 @@ function chart(days: ReadonlyMap<string, Quantities>, money: Money | null, optio
   return table(
     ['DAY', 'GiB HOURS STORAGE', 'vCPU HOURS', ...(money?.head ?? []), ''],
     rows.map(({ day, vcpus, storage, cost }) => [
-      ...[day, storage.toFixed(2), vcpus.toFixed(2), ...cost, bar(vcpus)],
+      day,
+      storage.toFixed(2),
+      vcpus.toFixed(2),
+      ...cost,
+      bar(vcpus),
     ]),
     options,
   );

@@ -256,7 +256,11 @@ function webhookTable(rows: readonly WebhookResponse[], options: WebhookOptions)
   return table(
     ['ID', 'STATUS', 'FAILING SINCE', 'URL', 'FORMAT', 'TYPES'],
     rows.map(({ id, status, failing_since, url, format, event_types }) => [
-      ...[id, status, failing_since ?? '', url, format],
+      id,
+      status,
+      failing_since ?? '',
+      url,
+      format,
       event_types.length === 0 ? 'all' : event_types.join(', '),
     ]),
     { ...options, optional: ['TYPES', 'FAILING SINCE', 'FORMAT'] },

@@ -30,7 +30,9 @@ function listCommand(): Command {
       }));
       const share = (used: number, of: number | null) => (of === null ? `${used} / any` : `${used} / ${of}`);
       const rows = view.map((worker) => [
-        ...[worker.name, worker.runtime, worker.id],
+        worker.name,
+        worker.runtime,
+        worker.id,
         share(worker.used_vcpus, worker.vcpus),
         share(worker.used_memory_mib, worker.memory_mib),
         share(worker.used_disk_mib, worker.disk_mib),

@@ -9,8 +9,14 @@ import type { App } from '../http/route.js';
 import type { Settings } from '../settings.js';
 
 const POLICY = [
-  ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"],
-  ...["connect-src 'self'", "font-src 'self'", "form-action 'self'", "base-uri 'none'"],
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "font-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
   "frame-ancestors 'none'",
 ].join('; ');
 const UNUSED_FEATURES = ['camera', 'display-capture', 'geolocation', 'microphone', 'payment', 'usb'];
@@ -41,7 +47,11 @@ export async function consolePages(
   const page = files.has(PAGE) ? pageBelow(basePath, readFileSync(join(directory, PAGE), 'utf8')) : undefined;
   if (page === undefined) log.warn({ directory }, 'the console is not built: run "npm run build"');
   await app.register(fastifyStatic, {
-    ...{ root: directory, serve: false, preCompressed: true, cacheControl: false, dotfiles: 'deny' },
+    root: directory,
+    serve: false,
+    preCompressed: true,
+    cacheControl: false,
+    dotfiles: 'deny',
   });
 
   app.get('/console', { schema: { hide: true } }, (_request, reply) => send(reply, PAGE));

@@ -99,7 +99,11 @@ async function present(
     csrf_token: csrfToken,
     expires_at: shortInstant(expiresAt),
     key: {
-      ...{ id, name, prefix, scopes: [...access.scopes], labels: access.labels },
+      id,
+      name,
+      prefix,
+      scopes: [...access.scopes],
+      labels: access.labels,
       expires_at: access.expiresAt && shortInstant(access.expiresAt),
       organization: { id: org.id, name: org.name, slug: org.slug },
     },

@@ -31,16 +31,29 @@ export async function signIn(
     await lockCallerKey(tx, caller, at, key.id);
     for (const oldest of await deleteOldest(tx, orgId, key.id, { keep: MOST_OF_KEY - 1 })) {
       await recordEvent(tx, {
-        ...{ orgId, type: 'console_session_ended', actor, resourceId: key.id, at },
+        orgId,
+        type: 'console_session_ended',
+        actor,
+        resourceId: key.id,
+        at,
         payload: { session_id: oldest, ...ofKey, reason: 'replaced' },
       });
     }
     await insertSession(tx, {
-      ...{ org_id: orgId, hash, id, key_id: key.id, secret_prefix: key.secret_prefix },
-      ...{ created_at: at, expires_at: expiresAt },
+      org_id: orgId,
+      hash,
+      id,
+      key_id: key.id,
+      secret_prefix: key.secret_prefix,
+      created_at: at,
+      expires_at: expiresAt,
     });
     await recordEvent(tx, {
-      ...{ orgId, type: 'console_session_opened', actor, resourceId: key.id, at },
+      orgId,
+      type: 'console_session_opened',
+      actor,
+      resourceId: key.id,
+      at,
       payload: { session_id: id, ...ofKey, expires_at: shortInstant(expiresAt) },
     });
   });

@@ -15,7 +15,11 @@ export async function signOut(
     if (id === undefined || !key) return;
     const { id: api_key_id, name, prefix } = key;
     await recordEvent(tx, {
-      ...{ orgId, type: 'console_session_ended', actor, resourceId: api_key_id, at: now() },
+      orgId,
+      type: 'console_session_ended',
+      actor,
+      resourceId: api_key_id,
+      at: now(),
       payload: { session_id: id, api_key_id, name, prefix, reason: 'signed_out' },
     });
   });

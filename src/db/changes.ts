@@ -7,8 +7,10 @@ import { notify, type WriteTarget } from './write-batch.js';
  * session of the console, `visit` a session in a sandbox that is to end.
  */
 const CHANNELS = {
-  ...{ sandbox: 'sandkeep_sandboxes', log: 'sandkeep_event_log' },
-  ...{ key: 'sandkeep_keys', session: 'sandkeep_console_sessions' },
+  sandbox: 'sandkeep_sandboxes',
+  log: 'sandkeep_event_log',
+  key: 'sandkeep_keys',
+  session: 'sandkeep_console_sessions',
   visit: 'sandkeep_sandbox_sessions',
 } as const;
 export type Channel = keyof typeof CHANNELS;

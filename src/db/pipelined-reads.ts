@@ -66,7 +66,10 @@ export function openReads(
 ): Reads {
   const config = {
     ...connectionConfig(address, `${sessionFor(apart)} ${asOptions(READ_SETTINGS)}`),
-    ...{ application_name: READERS, pipeline: true, keepAlive: true, keepAliveInitialDelayMillis: 10_000 },
+    application_name: READERS,
+    pipeline: true,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
   };
   const connections: Pipelined[] = [];
   let closed = false;
@@ -94,7 +97,8 @@ export function openReads(
   }
 
   const looks = setInterval(() => {
-    for (const connection of [...connections]) connection.endIfSilent(silenceMs);
+    // A copy, since a connection that ends leaves the list.
+    for (const connection of connections.slice()) connection.endIfSilent(silenceMs);
   }, lookEveryMs).unref();
 
   return {

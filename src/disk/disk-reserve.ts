@@ -174,7 +174,9 @@ export class DiskReserve {
 }
 
 export const UNCHECKED_DISKS = new DiskReserve({
-  ...{ pathOf: () => undefined, reserveMib: 0, hasOwnDatabase: false },
+  pathOf: () => undefined,
+  reserveMib: 0,
+  hasOwnDatabase: false,
 });
 
 function isShort(room: DiskRoom, more: number): boolean {
@@ -195,7 +197,9 @@ export async function measure(
   const standard = Math.min(Math.max(bytes, size * share), size * maxShare);
   const isOff = reserveMib === 0;
   return {
-    ...{ place, path, disk },
+    place,
+    path,
+    disk,
     sizeBytes: size,
     freeBytes: found.bavail * found.bsize,
     reserveBytes: reserveMib === undefined ? Math.floor(standard) : reserveMib * MIB,

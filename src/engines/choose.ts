@@ -153,18 +153,19 @@ export async function openDocker({
   // Loading the client library takes as long as loading the worker without it.
   const docker = await import('./docker/runtime.js');
   return docker.DockerRuntime.connect(instanceId, {
-    ...{ socketPath: dockerSocket, network: dockerNetwork, runtimeClass: dockerRuntime, allow: dockerAllow },
-    ...{
-      volumes,
-      capacity,
-      defaultDiskMib,
-      bandwidthMbits,
-      processes,
-      sharedCpuMillis,
-      writesMibPerSecond,
-      pulls,
-      resolvers,
-    },
+    socketPath: dockerSocket,
+    network: dockerNetwork,
+    runtimeClass: dockerRuntime,
+    allow: dockerAllow,
+    volumes,
+    capacity,
+    defaultDiskMib,
+    bandwidthMbits,
+    processes,
+    sharedCpuMillis,
+    writesMibPerSecond,
+    pulls,
+    resolvers,
   });
 }
 

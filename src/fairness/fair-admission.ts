@@ -109,7 +109,7 @@ export class FairAdmission {
     const now = this.now();
     const { maxWaitMs, maxHoldMs } = this.options;
     let left = AT_ONCE;
-    for (const flow of [...this.flows.values()]) {
+    for (const flow of Array.from(this.flows.values())) {
       for (const entry of flow.queue) {
         if (left === 0 || now - entry.since < maxWaitMs) break;
         left -= 1;
@@ -133,8 +133,13 @@ export class FairAdmission {
 
   private flowOf(key: string): Flow {
     const flow = this.flows.get(key) ?? {
-      ...{ key, start: 0, chargedAt: 0, cost: 0, expired: 0 },
-      ...{ running: new Set<Entry>(), queue: new Set<Entry>() },
+      key,
+      start: 0,
+      chargedAt: 0,
+      cost: 0,
+      expired: 0,
+      running: new Set<Entry>(),
+      queue: new Set<Entry>(),
     };
     this.flows.set(key, flow);
     if (isIdle(flow)) flow.start = Math.max(flow.start, this.virtualTime);

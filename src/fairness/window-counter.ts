@@ -27,7 +27,8 @@ export class WindowCounter {
     const isExceeded = window.count >= this.limit;
     if (!isExceeded) window.count += amount;
     return {
-      ...{ remaining: Math.max(this.limit - window.count, 0), isExceeded },
+      remaining: Math.max(this.limit - window.count, 0),
+      isExceeded,
       secsLeft: Math.max(Math.ceil((window.until - now) / 1000), 1),
     };
   }

@@ -25,7 +25,12 @@ const RUNNING = /^-/;
 export const RECORD_BYTES = 4096;
 const COMMAND_LINE = '/proc/1/cmdline';
 const READ_ONLY = {
-  ...{ read: true, write: false, append: false, create: false, truncate: false, createNew: false },
+  read: true,
+  write: false,
+  append: false,
+  create: false,
+  truncate: false,
+  createNew: false,
   mode: 0,
 };
 

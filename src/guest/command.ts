@@ -8,8 +8,22 @@ const MAX_LIMITS = 32;
 
 const RLIMITS: ReadonlyMap<string, number> = new Map(
   [
-    ...['cpu', 'fsize', 'data', 'stack', 'core', 'rss', 'nproc', 'nofile', 'memlock', 'as'],
-    ...['locks', 'sigpending', 'msgqueue', 'nice', 'rtprio', 'rttime'],
+    'cpu',
+    'fsize',
+    'data',
+    'stack',
+    'core',
+    'rss',
+    'nproc',
+    'nofile',
+    'memlock',
+    'as',
+    'locks',
+    'sigpending',
+    'msgqueue',
+    'nice',
+    'rtprio',
+    'rttime',
   ].map((name, number) => [name, number]),
 );
 

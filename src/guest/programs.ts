@@ -76,7 +76,8 @@ export function initArguments(options: InitOptions): string[] {
     ...(awaited === undefined ? [] : [`--await=${awaited}`]),
     ...(appendedPath === undefined ? [] : [`--append-path=${appendedPath}`]),
     EMPTY_RECORD,
-    ...['--', ...command],
+    '--',
+    ...command,
   ];
 }
 

@@ -20,8 +20,16 @@ const SILENCE_MS = 60_000;
 const KEEP_ALIVE_MS = 10_000;
 const LOOPBACK = new CidrSet(['127.0.0.0/8', '::1']);
 const HOP_BY_HOP = [
-  ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection'],
-  ...['te', 'trailer', 'transfer-encoding', 'upgrade', 'expect'],
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'expect',
 ];
 
 interface Destination {
@@ -73,8 +81,12 @@ function send(raw: IncomingMessage, { url, headers, trust }: Destination): Clien
   };
   const upstream = (target.protocol === 'https:' ? httpsRequest : httpRequest)(target, {
     // The other process cannot be closing a new connection.
-    ...{ agent: false, timeout: CONNECT_MS, ...verificationOf(target, trust) },
-    ...{ method: raw.method, path: raw.url, headers: { ...endToEnd(raw), ...framing, ...headers } },
+    agent: false,
+    timeout: CONNECT_MS,
+    ...verificationOf(target, trust),
+    method: raw.method,
+    path: raw.url,
+    headers: { ...endToEnd(raw), ...framing, ...headers },
   });
   upstream.on('timeout', () => upstream.destroy(new Error('the other process is silent')));
   upstream.once('socket', (socket) => {

@@ -51,7 +51,8 @@ export class ForwardSeal {
         'a forwarded request is too old or too new: compare the clocks of the machines',
       );
       throw new ApiError('not_ready', 'the request was forwarded too slowly: try again', null, {
-        ...{ cause, headers: { 'retry-after': '5' } },
+        cause,
+        headers: { 'retry-after': '5' },
       });
     }
     return client;

@@ -22,8 +22,8 @@ export class OtherMethods {
 
   /** Call it when all routes are registered. */
   refuse(app: App): void {
-    // The routes of this loop are noted too.
-    for (const [url, taken] of [...this.taken]) {
+    // A copy, since the routes of this loop are noted too.
+    for (const [url, taken] of Array.from(this.taken)) {
       // The files of the API reference.
       if (url.startsWith('/docs')) continue;
       const methods = new Set(taken);

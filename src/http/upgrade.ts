@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { ServerResponse, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import { WebSocketServer, type WebSocket } from 'ws';
+import { WebSocketServer, type ServerOptions, type WebSocket } from 'ws';
 import type { App } from './route.js';
 
 /** Longer than the longest frame of a client. */
@@ -93,17 +93,17 @@ const MAX_UNREAD = 65_536;
 /** A subprotocol that begins like this carries a secret. The service never selects it. */
 export const TICKET_PROTOCOL = 'ticket.';
 
-const server = new WebSocketServer({
-  ...{
-    noServer: true,
-    perMessageDeflate: false,
-    maxPayload: MAX_MESSAGE,
-    autoPong: false,
-    closeTimeout: CLOSE_MS,
-  },
+/** `ws` has `closeTimeout`, and its published types do not. */
+const OPTIONS: ServerOptions & { closeTimeout: number } = {
+  noServer: true,
+  perMessageDeflate: false,
+  maxPayload: MAX_MESSAGE,
+  autoPong: false,
+  closeTimeout: CLOSE_MS,
   handleProtocols: (protocols) =>
     [...protocols].find((protocol) => !protocol.startsWith(TICKET_PROTOCOL)) ?? false,
-});
+};
+const server = new WebSocketServer(OPTIONS);
 
 /** Completes the handshake. A client that does not answer pings is cut off. `arrived` gets the bytes of each read, before their message. */
 export function acceptWebSocket(

@@ -12,7 +12,10 @@ import { DOCUMENTED, NO_EFFECT, NOT_OFFERED, RESTRICTIONS } from './schema.js';
 
 /** `strictRequired` would want the discriminating property to be declared beside the variants that declare it. */
 const common = {
-  ...{ strict: true, strictRequired: false, discriminator: true, allowUnionTypes: true },
+  strict: true,
+  strictRequired: false,
+  discriminator: true,
+  allowUnionTypes: true,
   // An error has its schema, from which the message shows the shape that is wanted.
   verbose: true,
 } as const;

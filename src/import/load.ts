@@ -36,7 +36,11 @@ export async function loadStaged(tx: EventSql, at: Instant): Promise<Counts> {
   await completeQuotas(tx, at);
   for (const [orgId, { sandbox, run, volume, accrual, event }] of byOrg) {
     await recordEvent(tx, {
-      ...{ orgId, type: 'history_imported', actor: operator('import'), resourceId: null, at },
+      orgId,
+      type: 'history_imported',
+      actor: operator('import'),
+      resourceId: null,
+      at,
       payload: { sandboxes: sandbox, runs: run, volumes: volume, accruals: accrual, events: event },
     });
   }
@@ -50,8 +54,13 @@ export function zeroCounts(): Counts {
 async function completeHostVolumes(tx: EventSql, at: Instant): Promise<void> {
   for (const orgId of await orgsWithoutHostVolume(tx)) {
     await insertVolume(tx, {
-      ...{ org_id: orgId, id: newId(), kind: 'host', name: null },
-      ...{ labels: {}, capacity_gib: null, created_at: at },
+      org_id: orgId,
+      id: newId(),
+      kind: 'host',
+      name: null,
+      labels: {},
+      capacity_gib: null,
+      created_at: at,
     });
   }
 }

@@ -69,10 +69,19 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         throw new BadLine('spec.rlimits has a limit above 18446744073709551615, or one with an exponent');
       }
       return [
-        ...[line.org_id, line.id, line.name, line.slug, line.status],
+        line.org_id,
+        line.id,
+        line.name,
+        line.slug,
+        line.status,
         line.status === 'starting' ? (line.status_reason ?? null) : null,
-        ...[line.ephemeral, createdAt, line.last_failure_message ?? null],
-        ...[spec && encodeSpec(withoutSecretValues(spec)), spec && SPEC_FORMAT, startedAt, stoppedAt],
+        line.ephemeral,
+        createdAt,
+        line.last_failure_message ?? null,
+        spec && encodeSpec(withoutSecretValues(spec)),
+        spec && SPEC_FORMAT,
+        startedAt,
+        stoppedAt,
         // An ephemeral sandbox is removed when it ends.
         removedAt ?? (isGone(line) ? (stoppedAt ?? createdAt) : null),
       ];
@@ -92,8 +101,12 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         throw new BadLine('a managed volume has a name, the host volume has none');
       }
       return [
-        ...[line.org_id, line.id, line.volume_kind, line.name],
-        ...[time('created_at', line.created_at), time('removed_at', line.removed_at)],
+        line.org_id,
+        line.id,
+        line.volume_kind,
+        line.name,
+        time('created_at', line.created_at),
+        time('removed_at', line.removed_at),
       ];
     case 'accrual': {
       const from = time('from', line.from);
@@ -125,8 +138,16 @@ function toValues(line: Line, mark: Mark): Parsed['values'] {
         }),
       );
       return [
-        ...[org_id, id, occurred_at, category, event_type],
-        ...[JSON.stringify(actor), payload, actor.kind, actorId(actor), resource_id],
+        org_id,
+        id,
+        occurred_at,
+        category,
+        event_type,
+        JSON.stringify(actor),
+        payload,
+        actor.kind,
+        actorId(actor),
+        resource_id,
         marked && `\\x${marked.toString('hex')}`,
       ];
     }

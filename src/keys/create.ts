@@ -46,8 +46,12 @@ export async function addKey(
     resourceId: id,
     at,
     payload: {
-      ...{ api_key_id: id, name, prefix: row.prefix },
-      ...{ scopes: row.scopes, labels: row.labels, cidrs: row.cidrs },
+      api_key_id: id,
+      name,
+      prefix: row.prefix,
+      scopes: row.scopes,
+      labels: row.labels,
+      cidrs: row.cidrs,
       expires_at: row.expires_at && shortInstant(row.expires_at),
     },
   });

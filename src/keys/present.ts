@@ -6,7 +6,13 @@ import type { KeyResponse } from './schema.js';
 export function presentKey(row: ShownKeyRow, at: Instant): KeyResponse {
   const { id, name, prefix, scopes, labels, cidrs, created_by, replaced_until } = row;
   return {
-    ...{ id, name, prefix, scopes, labels, cidrs, created_by },
+    id,
+    name,
+    prefix,
+    scopes,
+    labels,
+    cidrs,
+    created_by,
     created_at: shortInstant(row.created_at),
     expires_at: short(row.expires_at),
     last_used_at: short(row.last_used_at),

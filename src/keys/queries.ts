@@ -29,8 +29,17 @@ export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
      returning ${KEY_COLUMNS}`,
     [
-      ...[key.org_id, key.id, key.name, key.prefix, key.hash, scopes, JSON.stringify(labels), cidrs],
-      ...[expiresAt, key.created_at, JSON.stringify(key.created_by)],
+      key.org_id,
+      key.id,
+      key.name,
+      key.prefix,
+      key.hash,
+      scopes,
+      JSON.stringify(labels),
+      cidrs,
+      expiresAt,
+      key.created_at,
+      JSON.stringify(key.created_by),
     ],
   );
   return rows[0]!;

@@ -53,7 +53,10 @@ export async function rotateLocked(
     resourceId: id,
     at,
     payload: {
-      ...{ api_key_id: id, name, prefix: row.prefix, previous_prefix: key.prefix },
+      api_key_id: id,
+      name,
+      prefix: row.prefix,
+      previous_prefix: key.prefix,
       previous_until: shortInstant(until),
     },
   });

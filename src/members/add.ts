@@ -37,7 +37,8 @@ export async function addMember(
   const member: MemberRow = {
     id: newId(),
     user_id: newId(),
-    ...{ email, role },
+    email,
+    role,
     display_name: displayName,
     joined_at: at,
   };

@@ -17,7 +17,12 @@ const COLUMNS = 'id, user_id, email, role, display_name, joined_at';
 
 export async function insertMember(sql: Sql, orgId: string, member: MemberRow): Promise<void> {
   await sql.query(`insert into org_members (org_id, ${COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7)`, [
-    ...[orgId, member.id, member.user_id, member.email, member.role, member.display_name],
+    orgId,
+    member.id,
+    member.user_id,
+    member.email,
+    member.role,
+    member.display_name,
     member.joined_at,
   ]);
 }

@@ -3,8 +3,14 @@ import type { Total } from '../engine/use/use-totals.js';
 import { gauge, total, type Sample } from './samples.js';
 
 const NONE: Total = {
-  ...{ sampled: 0, memoryBytes: 0, processes: 0, cpuMicros: 0 },
-  ...{ diskReadBytes: 0, diskWrittenBytes: 0, receivedBytes: 0, sentBytes: 0 },
+  sampled: 0,
+  memoryBytes: 0,
+  processes: 0,
+  cpuMicros: 0,
+  diskReadBytes: 0,
+  diskWrittenBytes: 0,
+  receivedBytes: 0,
+  sentBytes: 0,
 };
 
 /** Sums over the sandboxes of the engine of this process. A sandbox is no label: callers choose how many there are. */

@@ -16,7 +16,9 @@ export function commandAfterLook(state: CommandState, startedAt: Instant): Sandb
   const { exitCode, signal, outOfMemory, endedAt } = state;
   return {
     status: signal === null ? 'exited' : 'killed',
-    ...{ exit_code: exitCode, signal, oom_killed: outOfMemory },
+    exit_code: exitCode,
+    signal,
+    oom_killed: outOfMemory,
     // The clocks of two machines may differ.
     ended_at: shortInstant(endedAt > startedAt ? endedAt : startedAt),
   };

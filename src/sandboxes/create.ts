@@ -108,8 +108,13 @@ async function insert(
     resourceId: id,
     at,
     payload: {
-      ...{ sandbox_id: id, name: created.name, slug: created.slug, image: runSpec.image },
-      ...{ previous_status: null, status: 'created', reason: 'requested' },
+      sandbox_id: id,
+      name: created.name,
+      slug: created.slug,
+      image: runSpec.image,
+      previous_status: null,
+      status: 'created',
+      reason: 'requested',
     },
   });
   const admitted = start

@@ -48,7 +48,12 @@ export async function removeSandbox(
     resourceId: id,
     at,
     payload: {
-      ...{ sandbox_id: id, name, slug, run_id, previous_status: status, status: null },
+      sandbox_id: id,
+      name,
+      slug,
+      run_id,
+      previous_status: status,
+      status: null,
       reason,
     },
   });

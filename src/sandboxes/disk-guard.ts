@@ -95,7 +95,9 @@ async function findStores(ctx: WorkerContext, places: readonly DiskPlace[]): Pro
     for (const [sandboxId, { orgId }] of running) {
       const measure = async () => ctx.runtime.diskUse(sandboxId);
       stores.push({
-        ...{ name: sandboxId, orgId, disk: diskOf('engine') },
+        name: sandboxId,
+        orgId,
+        disk: diskOf('engine'),
         writer: { orgId, sandboxId },
         measure,
       });
@@ -109,7 +111,9 @@ async function findStores(ctx: WorkerContext, places: readonly DiskPlace[]): Pro
       const measure = async (signal: AbortSignal) =>
         ((await ctx.volumes.measure(orgId, volumeId, signal)) ?? 0) * 1024;
       stores.push({
-        ...{ name: volumeId, orgId, disk: diskOf('volumes') },
+        name: volumeId,
+        orgId,
+        disk: diskOf('volumes'),
         writer: { orgId, sandboxId },
         measure,
       });

@@ -29,7 +29,7 @@ export interface NewSandbox extends SandboxRow {
 export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): Promise<void> {
   const { run_spec, run_id, changed_at } = sandbox;
   const columns = [...SANDBOX.columnNames, 'spec_format', 'run_spec', 'run_id', 'changed_at'];
-  const values = [...SANDBOX.stored(sandbox), ...[SPEC_FORMAT, stringifyExact(run_spec), run_id, changed_at]];
+  const values = [...SANDBOX.stored(sandbox), SPEC_FORMAT, stringifyExact(run_spec), run_id, changed_at];
   await write(
     target,
     (p) =>

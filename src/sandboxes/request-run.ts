@@ -32,7 +32,11 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
   return {
     admitted: {
       ...({ status: 'starting', status_reason: 'scheduling', last_failure_message: null } as const),
-      ...{ stop_reason: null, stop_message: null, command: null, run_id: runId, next_run: null },
+      stop_reason: null,
+      stop_message: null,
+      command: null,
+      run_id: runId,
+      next_run: null,
     },
     run: { org_id: orgId, id: runId, sandbox_id: id, ...needs },
     event: {
@@ -42,8 +46,12 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
       resourceId: id,
       at,
       payload: {
-        ...{ sandbox_id: id, name, run_id: runId },
-        ...{ previous_status: status, status: 'starting', reason: 'requested' },
+        sandbox_id: id,
+        name,
+        run_id: runId,
+        previous_status: status,
+        status: 'starting',
+        reason: 'requested',
       },
     },
   };

@@ -289,7 +289,8 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         const caller = writerOf(request, reply);
         return waiters.hold(contextOf(request), caller, request.query, reply, (wantedUntil) =>
           start(contextOf(request), caller, keyOf(request), {
-            ...{ queue: request.query.wait_for !== undefined, wantedUntil },
+            queue: request.query.wait_for !== undefined,
+            wantedUntil,
           }),
         );
       },

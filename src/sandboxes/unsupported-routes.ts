@@ -49,7 +49,8 @@ function modificationRoutes(app: App): void {
     },
   ]) {
     app.route({
-      ...{ method, url: path },
+      method,
+      url: path,
       schema: {
         operationId: operation,
         scope: 'sandboxes:write',

@@ -14,8 +14,11 @@ export async function startBackups(
   if (options.backupDir === undefined) return;
   const { startScheduledBackups } = await import('../backup/schedule.js');
   const backups = await startScheduledBackups(ctx, {
-    ...{ directory: options.backupDir, keep: options.backupKeep, encryptTo: options.backupEncryptTo },
-    ...{ instanceId, places: options },
+    directory: options.backupDir,
+    keep: options.backupKeep,
+    encryptTo: options.backupEncryptTo,
+    instanceId,
+    places: options,
   });
   resources.add('the scheduled backups', () => backups.stop());
 }
@@ -25,8 +28,11 @@ export async function startWalArchive(ctx: ServiceContext, { options, resources 
   if (!directory) return;
   const { keepWalArchive } = await import('../backup/wal-archive/keep.js');
   const archive = keepWalArchive(ctx, {
-    ...{ directory, root: findWalArchive(directory)!, places: options },
-    ...{ everyMs: options.backupEveryHours * HOUR_MS, keep: options.backupKeep },
+    directory,
+    root: findWalArchive(directory)!,
+    places: options,
+    everyMs: options.backupEveryHours * HOUR_MS,
+    keep: options.backupKeep,
   });
   resources.add('the log archive', () => archive.stop());
 }

@@ -26,7 +26,9 @@ export async function openDatabase({
 }: Startup): Promise<{ database: Database; modules: Modules }> {
   onStep('opening the database, which the first start creates');
   const opening = openForServer({
-    ...{ databaseUrl: options.databaseUrl, dataDir: options.dataDir, command: 'serve' },
+    databaseUrl: options.databaseUrl,
+    dataDir: options.dataDir,
+    command: 'serve',
     walArchiveDir: options.walArchiveDir ?? null,
     onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
   });

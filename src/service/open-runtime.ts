@@ -28,7 +28,11 @@ export async function openServedRuntime(
   const { runtime, fallback } = await openRuntime(
     plan,
     {
-      ...{ ...options, volumes, instanceId, capacity: capacityOf(options), simulated: simulatedOf(options) },
+      ...options,
+      volumes,
+      instanceId,
+      capacity: capacityOf(options),
+      simulated: simulatedOf(options),
       pulls: {
         reach: registryReach(options),
         access: storedImageAccess(pool),

@@ -32,7 +32,11 @@ function toLogRecord(line: Line, resource: Resource): ReadableLogRecord {
   const [severityText, severityNumber] = SEVERITIES[level] ?? ['INFO', SeverityNumber.INFO];
   const isTraced = typeof traceId === 'string' && typeof spanId === 'string';
   return {
-    ...{ hrTime: at, hrTimeObserved: at, severityText, severityNumber, resource },
+    hrTime: at,
+    hrTimeObserved: at,
+    severityText,
+    severityNumber,
+    resource,
     instrumentationScope: SCOPE,
     body: msg ?? '',
     ...(isTraced ? { spanContext: { traceId, spanId, traceFlags: TraceFlags.NONE } } : {}),

@@ -43,7 +43,10 @@ export async function openTelemetry(options: OtlpOptions, meters: Meters): Promi
   const queues: { close(millis: number): Promise<void> }[] = [];
   function makeQueue<Item>(signal: Signal, send: (items: Item[]) => Promise<void>): ExportQueue<Item> {
     const queue = new ExportQueue<Item>({
-      ...{ most: MOST_WAITING, batch: BATCH, everyMs: EVERY_MS, send },
+      most: MOST_WAITING,
+      batch: BATCH,
+      everyMs: EVERY_MS,
+      send,
       count: (outcome: ExportOutcome, items: number) => meters.telemetryExported(signal, outcome, items),
       onSent(error) {
         if (failing.has(signal) === (error !== undefined)) return;
@@ -80,7 +83,8 @@ function makeTracing(options: OtlpOptions, resource: Resource, spans: ExportQueu
     new Allowance(options.tracesFromCallers),
   );
   const provider = new TracerProvider({
-    ...{ resource, sampler },
+    resource,
+    sampler,
     spanLimits: { attributeValueLengthLimit: LONGEST_ATTRIBUTE },
     spanProcessors: [
       {

@@ -128,7 +128,9 @@ function contextOf(
 ): Context {
   const members = parseTracestate(state);
   return trace.setSpanContext(ROOT_CONTEXT, {
-    ...{ traceId, spanId, isRemote },
+    traceId,
+    spanId,
+    isRemote,
     traceFlags: sampled ? TraceFlags.SAMPLED : TraceFlags.NONE,
     ...(members === undefined ? {} : { traceState: createTraceState(members) }),
   });

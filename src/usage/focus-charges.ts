@@ -149,11 +149,15 @@ export class FocusCharges {
       ...this.fixed,
       ...this.period(),
       ...service,
-      ...{ BilledCost: cost, ContractedCost: cost, EffectiveCost: cost, ListCost: cost },
+      BilledCost: cost,
+      ContractedCost: cost,
+      EffectiveCost: cost,
+      ListCost: cost,
       ChargeCategory: 'Adjustment',
       ChargeDescription: `${title}: rounding of the month to whole minor units`,
       ChargeFrequency: 'One-Time',
-      ...{ ChargePeriodStart, ChargePeriodEnd },
+      ChargePeriodStart,
+      ChargePeriodEnd,
       x_Included: 'false',
     };
   }

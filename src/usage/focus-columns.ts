@@ -74,14 +74,12 @@ const STORAGE = {
 function sku(metric: Metric, SkuMeter: string, units: [string, string], property: string): FocusRecord {
   const [PricingUnit, ConsumedUnit] = units;
   return {
-    ...{
-      SkuId: metric,
-      SkuPriceId: metric,
-      SkuMeter,
-      PricingUnit,
-      ConsumedUnit,
-      PricingCategory: 'Standard',
-    },
+    SkuId: metric,
+    SkuPriceId: metric,
+    SkuMeter,
+    PricingUnit,
+    ConsumedUnit,
+    PricingCategory: 'Standard',
     SkuPriceDetails: csvField(JSON.stringify({ [property]: 1 })),
   };
 }

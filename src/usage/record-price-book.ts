@@ -34,8 +34,10 @@ function hashOf({ currency, minorUnitDigits, prices, included }: PriceBook): str
   const texts = (amounts: PriceBook['prices']) =>
     Object.fromEntries(METRICS.map((metric) => [metric, decimalText(amounts[metric])]));
   const content = {
-    ...{ currency, minor_unit_digits: minorUnitDigits },
-    ...{ prices: texts(prices), included: texts(included) },
+    currency,
+    minor_unit_digits: minorUnitDigits,
+    prices: texts(prices),
+    included: texts(included),
   };
   return createHash('sha256').update(canonicalJson(content)).digest('hex');
 }

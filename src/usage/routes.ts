@@ -142,7 +142,8 @@ export function usageRoutes(app: App, ctx: Shared): void {
         querystring: Type.Object(
           {
             key: Type.Array(Type.String({ minLength: 1 }), {
-              ...{ minItems: 1, maxItems: MOST_LABEL_KEYS },
+              minItems: 1,
+              maxItems: MOST_LABEL_KEYS,
               description: `The key of the label, such as \`team\`. The parameter can be repeated, up to ${MOST_LABEL_KEYS} keys.`,
             }),
             ...range,

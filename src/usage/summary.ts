@@ -116,7 +116,13 @@ export function presentSummary(summary: UsageSummary, format: Format): string {
   return csvLines([
     ['period_start', 'period_end', 'name', 'quantity', 'unit', 'amount_cents', 'currency'],
     ...line_items.map(({ name, quantity, unit, amount_cents }) => [
-      ...[period_start, period_end, name, quantity, unit, amount_cents, currency],
+      period_start,
+      period_end,
+      name,
+      quantity,
+      unit,
+      amount_cents,
+      currency,
     ]),
   ]);
 }

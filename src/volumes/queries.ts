@@ -30,8 +30,13 @@ export async function insertVolume(
      values ($1, $2, $3, $4, $5, $6, 'active', $7, $7)
      returning ${COLUMNS}`,
     [
-      ...[volume.org_id, volume.id, volume.kind, volume.name],
-      ...[JSON.stringify(volume.labels), volume.capacity_gib, volume.created_at],
+      volume.org_id,
+      volume.id,
+      volume.kind,
+      volume.name,
+      JSON.stringify(volume.labels),
+      volume.capacity_gib,
+      volume.created_at,
     ],
   );
   return rows[0]!;

@@ -54,8 +54,22 @@ export type VolumeResponse = Static<typeof VolumeResponse>;
 const RESTRICTIONS = {
   fields: ['capacity_gib', 'storage'],
   words: [
-    ...['capacity', 'size', 'quota', 'limit', 'max', 'ttl', 'expire', 'retention', 'readonly', 'encrypted'],
-    ...['encryption', 'permission', 'policy', 'replica', 'snapshot', 'backup'],
+    'capacity',
+    'size',
+    'quota',
+    'limit',
+    'max',
+    'ttl',
+    'expire',
+    'retention',
+    'readonly',
+    'encrypted',
+    'encryption',
+    'permission',
+    'policy',
+    'replica',
+    'snapshot',
+    'backup',
   ],
 };
 

@@ -91,7 +91,8 @@ async function send(
     endDeliverySpan(span, answer.status);
     const answered = { response_status: answer.status, response_body: answer.body, error: null };
     return {
-      ...{ outcome: outcomeOf(answer.status), begun: at },
+      outcome: outcomeOf(answer.status),
+      begun: at,
       result: { at: shortInstant(at), duration_ms: spent(), ...answered },
       retryAfterMs: readRetryAfter(answer.retryAfter, Date.parse(ctx.now())),
     };

@@ -34,7 +34,14 @@ export async function createWebhook(
       });
     }
     const row = await insertWebhook(tx, {
-      ...{ org_id: orgId, id, url, description, event_types, format, created_at: at, created_by: actor },
+      org_id: orgId,
+      id,
+      url,
+      description,
+      event_types,
+      format,
+      created_at: at,
+      created_by: actor,
       sealed: sealSecret(ctx.keyring(), { org_id: orgId, id }, secret),
     });
     await recordEvent(tx, {

@@ -46,9 +46,14 @@ export async function insertDeliveries(tx: Sql, deliveries: readonly NewDelivery
      from unnest($5::uuid[], $6::uuid[], $7::text[], $8::bigint[]) as d (id, event_id, event_type, seq)
      on conflict (org_id, webhook_id, seq) where seq is not null do nothing`,
     [
-      ...[first.org_id, first.webhook_id, first.created_at, first.expires_at],
-      ...[deliveries.map(({ id }) => id), deliveries.map(({ event_id }) => event_id)],
-      ...[deliveries.map(({ event_type }) => event_type), deliveries.map(({ seq }) => seq)],
+      first.org_id,
+      first.webhook_id,
+      first.created_at,
+      first.expires_at,
+      deliveries.map(({ id }) => id),
+      deliveries.map(({ event_id }) => event_id),
+      deliveries.map(({ event_type }) => event_type),
+      deliveries.map(({ seq }) => seq),
     ],
   );
 }
@@ -141,8 +146,16 @@ export async function finishAttempt(
      where org_id = $1 and webhook_id = $2 and id = $3 and claim = $4
      returning ${COLUMNS}`,
     [
-      ...[org_id, webhook_id, id, claim, next.status, next.dueAt, next.settledAt, next.refused],
-      ...[JSON.stringify([result]), MAX_RESULTS],
+      org_id,
+      webhook_id,
+      id,
+      claim,
+      next.status,
+      next.dueAt,
+      next.settledAt,
+      next.refused,
+      JSON.stringify([result]),
+      MAX_RESULTS,
     ],
   );
   return rows[0];

@@ -50,7 +50,9 @@ export const webhookExamples: Examples = {
   },
   create_webhook: {
     body: {
-      ...{ url: WEBHOOK.url, description: WEBHOOK.description, event_types: WEBHOOK.event_types },
+      url: WEBHOOK.url,
+      description: WEBHOOK.description,
+      event_types: WEBHOOK.event_types,
       format: WEBHOOK.format,
     },
     answer: { ...WEBHOOK, secret: 'whsec_RVhBTVBMRUVYQU1QTEVFWEFNUExFRVhBTVBMRTAx' },

@@ -7,7 +7,15 @@ import type { DeliveryResponse, WebhookResponse } from './schema.js';
 export function presentWebhook(row: WebhookRow, at: Instant): WebhookResponse {
   const { id, org_id, url, description, event_types, format, status, disabled_reason, created_by } = row;
   return {
-    ...{ id, org_id, url, description, event_types, format, status, disabled_reason, created_by },
+    id,
+    org_id,
+    url,
+    description,
+    event_types,
+    format,
+    status,
+    disabled_reason,
+    created_by,
     failing_since: orNull(row.failing_since),
     previous_secret_until: row.old_until !== null && row.old_until > at ? shortInstant(row.old_until) : null,
     created_at: shortInstant(row.created_at),
@@ -18,7 +26,14 @@ export function presentWebhook(row: WebhookRow, at: Instant): WebhookResponse {
 export function presentDelivery(row: DeliveryRow): DeliveryResponse {
   const { id, webhook_id, event_id, event_type, seq, status, attempts, results } = row;
   return {
-    ...{ id, webhook_id, event_id, event_type, seq, status, attempts, results },
+    id,
+    webhook_id,
+    event_id,
+    event_type,
+    seq,
+    status,
+    attempts,
+    results,
     next_attempt_at: orNull(row.due_at),
     created_at: shortInstant(row.created_at),
     settled_at: orNull(row.settled_at),

@@ -63,9 +63,16 @@ export async function insertWebhook(
        coalesce((select seq from event_chains where org_id = $1), 0), least($8, clock_timestamp()), $8, $9, $10)
      returning ${COLUMNS}`,
     [
-      ...[webhook.org_id, webhook.id, webhook.url, webhook.description, webhook.event_types],
-      ...[webhook.sealed.keyId, webhook.sealed.bytes, webhook.created_at],
-      ...[JSON.stringify(webhook.created_by), webhook.format],
+      webhook.org_id,
+      webhook.id,
+      webhook.url,
+      webhook.description,
+      webhook.event_types,
+      webhook.sealed.keyId,
+      webhook.sealed.bytes,
+      webhook.created_at,
+      JSON.stringify(webhook.created_by),
+      webhook.format,
     ],
   );
   return toRow(rows[0]!);
@@ -171,8 +178,12 @@ export async function replaceSecrets(
      where org_id = $1 and id = $2
      returning ${COLUMNS}`,
     [
-      ...[org_id, id, sealed?.keyId ?? null, sealed?.bytes ?? null],
-      ...[old_sealed.map(({ keyId }) => keyId), old_sealed.map(({ bytes }) => bytes)],
+      org_id,
+      id,
+      sealed?.keyId ?? null,
+      sealed?.bytes ?? null,
+      old_sealed.map(({ keyId }) => keyId),
+      old_sealed.map(({ bytes }) => bytes),
       old_sealed.length === 0 ? null : old_until,
     ],
   );

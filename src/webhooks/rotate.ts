@@ -30,7 +30,8 @@ export async function rotateSecret(
     const keyring = ctx.keyring();
     const replaced = replacedSecrets(keyring, webhook, at);
     const row = await replaceSecrets(tx, {
-      ...{ org_id: orgId, id },
+      org_id: orgId,
+      id,
       sealed: sealSecret(keyring, webhook, secret),
       old_sealed: overlap_secs === 0 ? [] : replaced.slice(0, MAX_REPLACED),
       old_until: until,

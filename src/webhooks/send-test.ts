@@ -22,15 +22,25 @@ export async function sendTest(
     const at = ctx.now();
     const type = 'webhook_tested';
     const eventId = await recordEvent(tx, {
-      ...{ orgId, type, actor, resourceId: id, at },
+      orgId,
+      type,
+      actor,
+      resourceId: id,
+      at,
       payload: { webhook_id: id, destination: originOf(webhook.url) },
     });
     const delivery = newId();
     await insertDeliveries(tx, [
       {
-        ...{ org_id: orgId, webhook_id: id, id: delivery, event_id: eventId, event_type: type, seq: null },
+        org_id: orgId,
+        webhook_id: id,
+        id: delivery,
+        event_id: eventId,
+        event_type: type,
+        seq: null,
         // Expired at once, so that there is no retry.
-        ...{ created_at: at, expires_at: at },
+        created_at: at,
+        expires_at: at,
       },
     ]);
     // If this process is killed, `failLostTests` settles the delivery.

@@ -35,8 +35,18 @@ export async function takeLease(
      where w.holder = excluded.holder or w.holder = $10 or w.expires_at <= clock_timestamp()
      returning epoch`,
     [
-      ...[worker.id, worker.runtime, worker.name, worker.capabilities, worker.vcpus, worker.memoryMib],
-      ...[worker.diskMib, holder, ttlMs, ended, worker.address, worker.addressPlace],
+      worker.id,
+      worker.runtime,
+      worker.name,
+      worker.capabilities,
+      worker.vcpus,
+      worker.memoryMib,
+      worker.diskMib,
+      holder,
+      ttlMs,
+      ended,
+      worker.address,
+      worker.addressPlace,
     ],
   );
   return rows[0]?.epoch;

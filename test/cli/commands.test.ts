@@ -1,6 +1,4 @@
-import { spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -8,11 +6,8 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import {
   expectReachable,
   expectRefused,
-  NO_DOCKER,
-  PROGRAM,
   run,
   runJson,
-  start,
   urlOf,
   UUID,
   type Ended,
@@ -49,35 +44,40 @@ function json(args: readonly string[], options: RunOptions = {}): Promise<any> {
 
 describe('--help', () => {
   const common = [
-    ...[
-      '--config',
-      'SANDKEEP_CONFIG',
-      '--data-dir',
-      'SANDKEEP_DATA_DIR',
-      '--database-url',
-      'DATABASE_URL',
-      '--json',
-      '--help',
-      'Usage: sandkeep',
-    ],
+    '--config',
+    'SANDKEEP_CONFIG',
+    '--data-dir',
+    'SANDKEEP_DATA_DIR',
+    '--database-url',
+    'DATABASE_URL',
+    '--json',
+    '--help',
+    'Usage: sandkeep',
   ];
   const docker = [
-    ...['--docker-socket', 'SANDKEEP_DOCKER_SOCKET', '--docker-network', 'SANDKEEP_DOCKER_NETWORK'],
-    ...['--docker-runtime', 'SANDKEEP_DOCKER_RUNTIME'],
+    '--docker-socket',
+    'SANDKEEP_DOCKER_SOCKET',
+    '--docker-network',
+    'SANDKEEP_DOCKER_NETWORK',
+    '--docker-runtime',
+    'SANDKEEP_DOCKER_RUNTIME',
   ];
   const server = [
-    ...[
-      '--host',
-      'SANDKEEP_HOST',
-      '127.0.0.1',
-      '--port',
-      'SANDKEEP_PORT',
-      '8080',
-      '--runtime',
-      'SANDKEEP_RUNTIME',
-    ],
-    ...['"auto", "docker", "kubernetes", "simulated"', '--volume-purge-hours', 'SANDKEEP_VOLUME_PURGE_HOURS'],
-    ...['--ephemeral-linger-secs', 'SANDKEEP_EPHEMERAL_LINGER_SECS', '--log-level', 'SANDKEEP_LOG_LEVEL'],
+    '--host',
+    'SANDKEEP_HOST',
+    '127.0.0.1',
+    '--port',
+    'SANDKEEP_PORT',
+    '8080',
+    '--runtime',
+    'SANDKEEP_RUNTIME',
+    '"auto", "docker", "kubernetes", "simulated"',
+    '--volume-purge-hours',
+    'SANDKEEP_VOLUME_PURGE_HOURS',
+    '--ephemeral-linger-secs',
+    'SANDKEEP_EPHEMERAL_LINGER_SECS',
+    '--log-level',
+    'SANDKEEP_LOG_LEVEL',
   ];
   const kinds = ['org ', 'sandbox ', 'run ', 'volume ', 'accrual ', 'event '];
 
@@ -93,8 +93,13 @@ describe('--help', () => {
     [
       'key create',
       [
-        ...[...common, '--org <slug>', '--name <name>'],
-        ...['--scopes <scopes>', '--label <name=value>', '--cidr <network>', '--expires <time>'],
+        ...common,
+        '--org <slug>',
+        '--name <name>',
+        '--scopes <scopes>',
+        '--label <name=value>',
+        '--cidr <network>',
+        '--expires <time>',
       ],
     ],
     ['key rotate', [...common, '<id>', '--overlap-secs <n>']],
@@ -115,10 +120,23 @@ describe('--help', () => {
     const { out } = await run(['key', 'create', '--help']);
     const rows = out.split('\n').filter((row) => /^( {2}(-\w, )?--|\S)/.test(row));
     expect(rows.map((row) => row.trim().split(/ {2,}/)[0])).toEqual([
-      ...['Usage: sandkeep key create [options]', 'create an API key; it is printed once and stored nowhere'],
-      ...['Options:', '--org <slug>', '--name <name>', '--scopes <scopes>', '--label <name=value>'],
-      ...['--cidr <network>', '--expires <time>', 'Common options:', '--config <file>', '--data-dir <dir>'],
-      ...['--database-url <url>', '--event-keys <keys>', '--event-keys-file <file>', '--json', '-h, --help'],
+      'Usage: sandkeep key create [options]',
+      'create an API key; it is printed once and stored nowhere',
+      'Options:',
+      '--org <slug>',
+      '--name <name>',
+      '--scopes <scopes>',
+      '--label <name=value>',
+      '--cidr <network>',
+      '--expires <time>',
+      'Common options:',
+      '--config <file>',
+      '--data-dir <dir>',
+      '--database-url <url>',
+      '--event-keys <keys>',
+      '--event-keys-file <file>',
+      '--json',
+      '-h, --help',
     ]);
     expect(out).toMatch(/--org <slug> +required: the organization it opens/);
     expect(out).toMatch(/--name <name> +required: /);
@@ -199,10 +217,16 @@ describe('organizations and keys', () => {
       id,
       name: 'listed',
       prefix: key.slice(0, 12),
-      ...{ scopes: ['org:admin'], labels: {}, cidrs: [], expires_at: null },
+      scopes: ['org:admin'],
+      labels: {},
+      cidrs: [],
+      expires_at: null,
       created_at: expect.any(String),
       created_by: { kind: 'system', code: 'operator', label: 'sandkeep key create' },
-      ...{ last_used_at: null, rotated_at: null, previous_secret_until: null, revoked_at: null },
+      last_used_at: null,
+      rotated_at: null,
+      previous_secret_until: null,
+      revoked_at: null,
     });
     const all = await json(['key', 'list']);
     expect(all.map((found: any) => found.name)).toEqual(expect.arrayContaining(['listed', 'elsewhere']));
@@ -227,7 +251,15 @@ describe('organizations and keys', () => {
       '127.0.0.0/8',
     ];
     const { id, key } = await json([
-      ...['key', 'create', '--org', org.slug, '--name', 'narrow', '--expires', '1h', ...narrow],
+      'key',
+      'create',
+      '--org',
+      org.slug,
+      '--name',
+      'narrow',
+      '--expires',
+      '1h',
+      ...narrow,
     ]);
     const [, listed] = await json(['key', 'list', '--org', org.slug]);
     expect(listed).toMatchObject({
@@ -270,137 +302,6 @@ describe('organizations and keys', () => {
     ]);
     const list = await onService(['key', 'list', '--org', org.slug]);
     expect(list.out).toMatch(/short-lived .* revoked \S+Z$/m);
-  });
-});
-
-describe('doctor', () => {
-  const findings = (out: string) =>
-    Object.fromEntries(JSON.parse(out).map(({ check, ...finding }: any) => [check, finding]));
-  const isEnded = /^(20|21|23|25)\./.test(process.versions.node);
-
-  test('names each missing part with its remedy, and the service works without Docker', async () => {
-    // Creates the key files.
-    service.ctx.keyring();
-    service.ctx.eventKeys();
-    const where = ['--data-dir', service.directory];
-    const { code, out, err } = await onService(['doctor', '--json', ...where, ...NO_DOCKER]);
-    expect({ code, err }).toEqual({ code: 0, err: '' });
-    expect(findings(out)).toEqual({
-      keys: {
-        state: 'missing',
-        found: expect.stringContaining('"sandkeep backup" does'),
-        remedy: 'sandkeep backup <path>',
-      },
-      system: { state: 'ok', found: expect.stringMatching(/\w/) },
-      node: isEnded
-        ? {
-            state: 'missing',
-            found: expect.stringMatching(/^Node [\d.]+ works, and has had no security fixes since .*: 24 is/),
-            remedy: expect.stringContaining('24'),
-          }
-        : { state: 'ok', found: `Node ${process.versions.node}` },
-      files: expect.objectContaining({ found: expect.stringMatching(/^\d+ descriptors/) }),
-      database: { state: 'ok', found: expect.stringMatching(/^external PostgreSQL \d+/) },
-      role: { state: 'ok', found: expect.stringMatching(/ has sandkeep_requests$/) },
-      runtime: { state: 'ok', found: 'none yet, as the installation was never served' },
-      docker: {
-        state: 'missing',
-        found: expect.stringMatching(/: sandboxes can only be simulated$/),
-        remedy: expect.stringMatching(/docker/i),
-      },
-      'data disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
-      'volumes disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
-    });
-    const words = await onService(['doctor', ...where, ...NO_DOCKER]);
-    expect(words.code).toBe(0);
-    const rows = words.out.trimEnd().split('\n');
-    const heads = rows.filter((row) => !/^ +→ /.test(row)).map((row) => row.slice(0, 14).trimEnd());
-    expect(heads).toEqual([
-      ...['✓ system', isEnded ? '– node' : '✓ node', expect.stringMatching(/^[✓–] files$/)],
-      ...['✓ database', '✓ role', '✓ runtime', '– keys', '– docker', '✓ data disk', '✓ volumes disk'],
-    ]);
-    const failing = rows.flatMap((row, index) => (/^[–✗]/.test(row) ? [rows[index + 1]] : []));
-    expect(failing.length).toBeGreaterThan(1);
-    for (const remedy of failing) expect(remedy).toMatch(/^ {15}→ \S/);
-  });
-
-  test('reads a data directory without creating it', async () => {
-    const dataDir = join(folder, 'looked-at');
-    const { code, out } = await run(['doctor', '--json', '--data-dir', dataDir, ...NO_DOCKER]);
-    expect(code).toBe(0);
-    expect(findings(out)['database'].found).toBe(`embedded PostgreSQL in ${dataDir}; not created yet`);
-    expect(existsSync(dataDir)).toBe(false);
-  });
-
-  test('distinguishes a Docker engine without permission from an absent or stopped one', async () => {
-    const socket = join(folder, 'docker.sock');
-    const found = async (under: readonly string[] = []) => {
-      const command = [...under, ...PROGRAM, 'doctor', '--json', '--docker-socket', socket];
-      const { out } = await start(command, { cwd: folder, env: { DATABASE_URL: url } }).ended;
-      const { found, remedy } = findings(out)['docker'];
-      return `${found}. ${remedy}`;
-    };
-    expect(await found()).toMatch(/^no Docker engine answers on .*ENOENT.* only be simulated\. .*docker/);
-    const engine = createServer();
-    await new Promise<void>((resolve) => engine.listen(socket, resolve));
-    chmodSync(socket, 0);
-    const other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
-    expect(await found(process.getuid?.() === 0 ? other : [])).toMatch(
-      /^this user may not connect to the Docker engine on .* \(EACCES\): sandboxes .*usermod -aG docker /,
-    );
-    await new Promise((resolve) => engine.close(resolve));
-    // A socket without a listener.
-    const kept = spawnSync(process.execPath, [
-      '-e',
-      `require('net').createServer().listen('${socket}', () => process.kill(process.pid, 'SIGKILL'))`,
-    ]);
-    expect(kept.signal).toBe('SIGKILL');
-    expect(await found()).toMatch(/ECONNREFUSED.* systemctl start docker$/);
-  });
-
-  test('distinguishes a data directory without permission from an absent one', async () => {
-    const dataDir = join(folder, 'private');
-    mkdirSync(dataDir, { mode: 0o700 });
-    const other =
-      process.getuid?.() === 0 ? ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'] : [];
-    if (other.length === 0) chmodSync(dataDir, 0);
-    const found = async (path: string) => {
-      const command = [...other, ...PROGRAM, 'doctor', '--json', '--data-dir', path, ...NO_DOCKER];
-      const { out, code } = await start(command, { cwd: '/' }).ended;
-      return [code, findings(out)['database'].found];
-    };
-    expect(await found(dataDir)).toEqual([
-      1,
-      expect.stringMatching(
-        /cannot be used: EACCES.*; run the command as the user of the service, or as root$/,
-      ),
-    ]);
-    expect(await found(join(dataDir, 'data'))).toEqual([1, expect.stringContaining('EACCES')]);
-    expect(await found('/proc/none')).toEqual([1, expect.stringContaining('may not create it in /proc')]);
-  });
-
-  test.each([
-    [
-      'postgres://keeper:S3cretPw@127.0.0.1:1/db',
-      /^cannot use the database of --database-url: .*ECONNREFUSED/,
-    ],
-    ['postgres://keeper:S3cretPw@127.0.0.1:99999/db', /^the database URL cannot be read/],
-    ['mysql://keeper:S3cretPw@127.0.0.1/db', /^the database URL cannot be read/],
-    [
-      'postgres://keeper:S3cretPw@127.0.0.1/db?options=-c%20role%3Dkeeper',
-      /^the database URL must not have "options"/,
-    ],
-  ])('reports an unusable database, and exits with an error: %s', async (databaseUrl, found) => {
-    const { code, out, err } = await run(['doctor', '--json', ...NO_DOCKER], {
-      env: { DATABASE_URL: databaseUrl },
-    });
-    expect({ code, err }).toEqual({ code: 1, err: '' });
-    expect(findings(out)['database']).toEqual({
-      state: 'broken',
-      found: expect.stringMatching(found),
-      remedy: 'psql "$DATABASE_URL", until it connects',
-    });
-    expect(out).not.toContain('S3cretPw');
   });
 });
 

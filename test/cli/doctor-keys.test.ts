@@ -65,7 +65,8 @@ describe('doctor beside an external database', () => {
     const none = await keysOf([...where, '--secret-keys-file', lost]);
     const sealing = Keyring.parse(readFileSync(fileOf('secret-keys'), 'utf8'), 'test').currentId;
     expect(none).toEqual({
-      ...{ code: 1, state: 'broken' },
+      code: 1,
+      state: 'broken',
       found: `the key ${sealing}, which seals secrets, is not in ${lost}`,
       remedy:
         'put the file back from a backup that "sandkeep backup" made (docs/backups.md#a-missing-key-file)',
@@ -92,7 +93,8 @@ test('doctor reads runtime and keys of a data directory from its database while 
     const args = ['serve', '--json', '--port', '0', '--runtime', 'simulated', ...where];
     const service = await ready(launch(args), dataDir);
     expect(await keysOf(where)).toEqual({
-      ...{ code: 0, state: 'ok' },
+      code: 0,
+      state: 'ok',
       found: 'the keys that the database names are here; "sandkeep backup" contains them',
     });
     expect((await findingOf('runtime', where)).found).toBe('simulated, as at the last start of the service');
@@ -110,7 +112,8 @@ test('doctor reads runtime and keys of a data directory from its database while 
     });
     renameSync(`${file}.away`, file);
     expect(await keysOf(where)).toMatchObject({
-      ...{ code: 0, state: 'ok' },
+      code: 0,
+      state: 'ok',
       found: expect.stringMatching(
         /^not compared with the database, which does not run; "sandkeep backup" contains/,
       ),

@@ -10,8 +10,14 @@ test('kubernetes manifest prints the same objects as YAML and as JSON', async ()
   const { out } = await run([...COMMAND, '--namespace', 'boxes', '--name', 'control']);
   expect(parseAllDocuments(out).map((document): unknown => document.toJS())).toEqual(list.items);
   expect(kinds(list.items)).toEqual([
-    ...['Namespace', 'ServiceAccount', 'Role', 'RoleBinding'],
-    ...['ClusterRole', 'ClusterRoleBinding', 'Role', 'RoleBinding'],
+    'Namespace',
+    'ServiceAccount',
+    'Role',
+    'RoleBinding',
+    'ClusterRole',
+    'ClusterRoleBinding',
+    'Role',
+    'RoleBinding',
   ]);
   const [, account, role, binding] = list.items;
   expect([account.metadata.name, account.metadata.namespace]).toEqual(['control', 'boxes']);

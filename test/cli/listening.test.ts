@@ -51,7 +51,9 @@ interface Asked extends RequestOptions {
 
 async function ask(options: Asked): Promise<{ status: number; body: string; connection?: string }> {
   const sent = request({
-    ...{ path: '/v1/sandboxes', agent: false, ...options },
+    path: '/v1/sandboxes',
+    agent: false,
+    ...options,
     headers: { authorization: `Bearer ${key}`, connection: 'close', ...options.headers },
   }).end();
   const [answer] = (await once(sent, 'response')) as [IncomingMessage];
@@ -131,7 +133,9 @@ test('a service at SIGTERM first tells load balancers, still serves, and then ex
   expect(await ask(here)).toMatchObject({ status: 200, connection: 'keep-alive' });
   expect(await statusOf({ ...here, path: '/readyz' })).toBe(200);
   const stream = request({
-    ...{ ...here, path: '/v1/events/stream', agent: false },
+    ...here,
+    path: '/v1/events/stream',
+    agent: false,
     headers: { authorization: `Bearer ${key}` },
   }).end();
   const [following] = (await once(stream, 'response')) as [IncomingMessage];

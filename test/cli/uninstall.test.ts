@@ -55,7 +55,10 @@ describeDocker('sandkeep uninstall', () => {
   async function containerOfOther(name: string, image: string, volume?: string): Promise<Docker.Container> {
     const mount = { Type: 'volume' as const, Source: volume ?? '', Target: '/shared', ReadOnly: true };
     return engine.docker.createContainer({
-      ...{ name, Image: image, Cmd: ['/none'], Labels: { [INSTANCE_LABEL]: OTHER } },
+      name,
+      Image: image,
+      Cmd: ['/none'],
+      Labels: { [INSTANCE_LABEL]: OTHER },
       HostConfig: { NetworkMode: 'none', Mounts: volume === undefined ? [] : [mount] },
     });
   }
@@ -76,7 +79,9 @@ describeDocker('sandkeep uninstall', () => {
   test('refuses while a service runs, lists without --yes, and then removes only parts of the installation', async () => {
     const service = await serve();
     const client = makeClient(service.url, {
-      ...{ org: { id: '', name: '', slug: '' }, key: service.firstKey!, keyId: '' },
+      org: { id: '', name: '', slug: '' },
+      key: service.firstKey!,
+      keyId: '',
     });
     const spec = { image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' };
     const request = {

@@ -145,7 +145,9 @@ test('usage has the cost of sandboxes, of labels and of days, with included hour
   expect(await runJson([...shown, '--by', 'team,env'])).toEqual(
     (
       await team.get('/v1/billing/usage/labels', {
-        ...{ key: ['team', 'env'], since: '2026-03-01', until: '2026-04-01' },
+        key: ['team', 'env'],
+        since: '2026-03-01',
+        until: '2026-04-01',
       })
     ).body,
   );

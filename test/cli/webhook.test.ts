@@ -12,8 +12,12 @@ beforeAll(async () => {
   service = await startTestService({ worker: false });
   client = await service.newOrg();
   where = [
-    ...['--database-url', urlOf(service.database), '--data-dir', service.directory],
-    ...['--org', client.org.slug],
+    '--database-url',
+    urlOf(service.database),
+    '--data-dir',
+    service.directory,
+    '--org',
+    client.org.slug,
   ];
 });
 afterAll(() => service.close());

@@ -59,7 +59,11 @@ function build(): string {
   copyFileSync(join(PACKAGE_ROOT, 'test', 'clients', 'crate', 'main.rs'), join(folder, 'src', 'main.rs'));
   const version = isNewest ? '*' : `=${VERSIONS.crate}`;
   const manifest = [
-    ...['[package]', 'name = "crate-client"', 'version = "0.0.0"', 'edition = "2024"', '[workspace]'],
+    '[package]',
+    'name = "crate-client"',
+    'version = "0.0.0"',
+    'edition = "2024"',
+    '[workspace]',
     '[dependencies]',
     `microsandbox = { version = "${version}", default-features = false, features = ["cloud", "net"] }`,
     'tokio = { version = "1", features = ["macros", "rt-multi-thread"] }',

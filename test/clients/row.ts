@@ -40,33 +40,51 @@ export interface Session {
 }
 
 export const works = (output: Expected['output'] = '', exit = 0): Expected => ({
-  ...{ outcome: 'works', exit, output },
+  outcome: 'works',
+  exit,
+  output,
 });
 export const clientRefuses = (output: Expected['output']): Expected => ({
-  ...{ outcome: 'client', exit: 1, output },
+  outcome: 'client',
+  exit: 1,
+  output,
 });
 export const serviceRefuses = (output: Expected['output']): Expected => ({
-  ...{ outcome: 'service', exit: 1, output },
+  outcome: 'service',
+  exit: 1,
+  output,
 });
 
 /** A command of the CLI. `docker` defaults to the outcome on the simulated runtime. */
 export const msb = (run: string, simulated: Expected, docker = simulated): Row => ({
-  ...{ client: 'cli', run, simulated, docker },
+  client: 'cli',
+  run,
+  simulated,
+  docker,
 });
 
 /** A command of the newest CLI. `docker` defaults to the outcome on the simulated runtime. */
 export const newestMsb = (run: string, simulated: Expected, docker = simulated): Row => ({
-  ...{ client: 'newest-cli', run, simulated, docker },
+  client: 'newest-cli',
+  run,
+  simulated,
+  docker,
 });
 
 /** A program that uses the Node SDK. `docker` defaults to the outcome on the simulated runtime. */
 export const node = (run: string, simulated: Expected, docker = simulated): Row => ({
-  ...{ client: 'node', run, simulated, docker },
+  client: 'node',
+  run,
+  simulated,
+  docker,
 });
 
 /** A program that uses the Python SDK. `simulated` defaults to the outcome on Docker. */
 export const python = (run: string, docker: Expected, simulated = docker): Row => ({
-  ...{ client: 'python', run, simulated, docker },
+  client: 'python',
+  run,
+  simulated,
+  docker,
 });
 
 export function only(runtime: RuntimeName, row: Row): Row {

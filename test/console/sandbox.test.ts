@@ -189,7 +189,9 @@ describeDocker('a browser on Docker', () => {
     test('the keyboard alone reaches its parts, uploads a file, and deletes the sandbox', async () => {
       const { page } = visitor;
       const { body } = await client.post('/v1/sandboxes', {
-        ...{ name: 'typed', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+        name: 'typed',
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
         runtime: { cmd: ['sleep', '3600'] },
       });
       await signInBrowser(page, client.key, `/console/sandboxes/${body.id}`);
@@ -230,8 +232,10 @@ describeDocker('a browser on Docker', () => {
     });
 
     const SHOWN: Record<string, string> = {
-      ...{ runs: 'The present run began', sessions: 'No open session' },
-      ...{ events: 'Actor', usage: 'vCPU seconds' },
+      runs: 'The present run began',
+      sessions: 'No open session',
+      events: 'Actor',
+      usage: 'vCPU seconds',
     };
     test.each(['runs', 'sessions', 'events', 'usage'])('its %s are shown', async (tab) => {
       const { page } = visitor;

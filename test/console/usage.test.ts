@@ -112,10 +112,17 @@ describeBrowser('the page Usage', () => {
     await page.getByRole('button', { name: 'Cost' }).click();
     const days = await tableOf(page, 'Cost in EUR, by day');
     expect(days[0]).toEqual([
-      ...['UTC day', 'ml · prod', 'ml · without env', 'without team · without env', 'Sum'],
+      'UTC day',
+      'ml · prod',
+      'ml · without env',
+      'without team · without env',
+      'Sum',
     ]);
     expect(days.find(([day]) => day === '2026-10-10')!.slice(1)).toEqual([
-      ...['€3,600.04', '€0.00', '€0.00', '€3,600.04'],
+      '€3,600.04',
+      '€0.00',
+      '€0.00',
+      '€3,600.04',
     ]);
     expect((await tableOf(page, 'Sums by value of team and env')).slice(1)).toEqual([
       ['ml · prod', '€3,600.04'],

@@ -27,7 +27,9 @@ describeBrowser('the pages of volumes', () => {
     expect(await listed.getAttribute('aria-current')).toBe('true');
 
     await page.getByLabel('Upload').setInputFiles({
-      ...{ name: '<i>weights.bin', mimeType: 'application/octet-stream', buffer: Buffer.from('kept') },
+      name: '<i>weights.bin',
+      mimeType: 'application/octet-stream',
+      buffer: Buffer.from('kept'),
     });
     await page.getByRole('button', { name: 'Download <i>weights.bin' }).waitFor();
     const downloading = page.waitForEvent('download');
@@ -62,7 +64,8 @@ describeBrowser('the pages of volumes', () => {
     const { page } = its.visitor;
     const { body: volume } = await client.post('/v1/volumes', { name: 'shared' });
     const { status } = await client.post('/v1/sandboxes', {
-      ...{ name: 'trainer', image: { type: 'oci', reference: 'python:3.12' } },
+      name: 'trainer',
+      image: { type: 'oci', reference: 'python:3.12' },
       mounts: [{ type: 'named', name: 'shared', guest: '/data' }],
     });
     expect(status).toBe(200);

@@ -95,7 +95,9 @@ describeBrowser('the pages of webhooks', () => {
     await page.getByRole('button', { name: 'Disable' }).click();
     await page.getByRole('button', { name: 'Enable' }).waitFor();
     expect(await shown()).toMatchObject({
-      ...{ status: 'disabled', event_types: ['!sandbox_started', '!sandbox_stopped'], format: 'ocsf' },
+      status: 'disabled',
+      event_types: ['!sandbox_started', '!sandbox_stopped'],
+      format: 'ocsf',
     });
     await page.getByRole('button', { name: 'Rotate the secret' }).click();
     await page

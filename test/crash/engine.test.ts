@@ -21,7 +21,9 @@ import { Dice } from './support/seeded-random.js';
 const BUDGET = readBudget({
   seconds: 'SANDKEEP_TEST_CRASH_ENGINE_SECONDS',
   count: 'SANDKEEP_TEST_CRASH_ENGINE_ROUNDS',
-  ...{ defaultSeconds: 15, least: 2, roundMs: 90_000 },
+  defaultSeconds: 15,
+  least: 2,
+  roundMs: 90_000,
 });
 const SEED = readSeed('SANDKEEP_TEST_CRASH_SEED');
 const SETTLES_WITHIN_MS = 60_000;

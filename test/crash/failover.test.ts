@@ -13,7 +13,9 @@ if (reason !== undefined) console.warn(`the test of failovers is SKIPPED: ${reas
 const BUDGET = readBudget({
   seconds: 'SANDKEEP_TEST_CRASH_FAILOVER_SECONDS',
   count: 'SANDKEEP_TEST_CRASH_FAILOVER_ROUNDS',
-  ...{ defaultSeconds: 15, least: 3, roundMs: 40_000 },
+  defaultSeconds: 15,
+  least: 3,
+  roundMs: 40_000,
 });
 const SEED = readSeed('SANDKEEP_TEST_CRASH_SEED');
 

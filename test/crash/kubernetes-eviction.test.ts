@@ -88,7 +88,8 @@ if (PARTS === undefined) {
   async function expectEvicted(id: string, words: RegExp): Promise<void> {
     const { body } = await untilStatus(client, id, 'failed', 240_000);
     const { body: events } = await client.get('/v1/events', {
-      ...{ resource_id: id, event_type: 'sandbox_failed' },
+      resource_id: id,
+      event_type: 'sandbox_failed',
     });
     expect([events.data[0].payload.reason, body.last_failure_message]).toEqual([
       'evicted',

@@ -92,7 +92,9 @@ describeKubernetes(
       });
       const client = clientOf(key);
       const { body } = await client.post('/v1/sandboxes', {
-        ...{ name, image: { type: 'oci', reference: NODE_IMAGE }, pull_policy: 'never' },
+        name,
+        image: { type: 'oci', reference: NODE_IMAGE },
+        pull_policy: 'never',
         resources: { vcpus: 1, memory_mib: 64 },
       });
       await client.post(`/v1/sandboxes/${body.id}/start`, {}).catch(() => undefined);

@@ -23,7 +23,9 @@ import { Dice } from './support/seeded-random.js';
 const BUDGET = readBudget({
   seconds: 'SANDKEEP_TEST_CRASH_KUBERNETES_SECONDS',
   count: 'SANDKEEP_TEST_CRASH_KUBERNETES_ROUNDS',
-  ...{ defaultSeconds: 1, least: 5, roundMs: 180_000 },
+  defaultSeconds: 1,
+  least: 5,
+  roundMs: 180_000,
 });
 const SEED = readSeed('SANDKEEP_TEST_CRASH_SEED');
 /** The directory of a cluster whose parts the test may kill. */

@@ -8,7 +8,9 @@ import { World } from './support/scenario.js';
 const BUDGET = readBudget({
   seconds: 'SANDKEEP_TEST_CRASH_SECONDS',
   count: 'SANDKEEP_TEST_CRASH_ROUNDS',
-  ...{ defaultSeconds: 30, least: 3, roundMs: 15_000 },
+  defaultSeconds: 30,
+  least: 3,
+  roundMs: 15_000,
 });
 const SEED = readSeed('SANDKEEP_TEST_CRASH_SEED');
 /** A round compares everything, so a long scenario makes its rounds slow. */

@@ -48,8 +48,11 @@ describeDocker('after kill -9 under open sessions', () => {
   const clientOf = () => makeClient(service.url, { org: { id: '', name: '', slug: '' }, key, keyId: '' });
   async function make(name: string): Promise<string> {
     const spec = {
-      ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-      ...{ runtime: { cmd: ['sleep', '1000'] }, resources: { memory_mib: 64 } },
+      name,
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
+      runtime: { cmd: ['sleep', '1000'] },
+      resources: { memory_mib: 64 },
     };
     const query = { start: true, wait_for: 'running', wait_timeout: 60 };
     const { body } = await client.post('/v1/sandboxes', spec, query);

@@ -76,11 +76,10 @@ describe.skipIf(process.platform !== 'linux')('the archive of a backup', () => {
     for (let count = 0; count < 20; count += 1) await client.post('/v1/volumes', { name: `volume-${count}` });
     await client.post('/v1/volumes', { name: 'last' });
     const places = {
-      ...{ dataDir: service.directory, volumesDir: service.volumesDir },
-      ...{
-        secretKeysFile: join(service.directory, 'secret-keys'),
-        eventKeysFile: join(service.directory, 'event-keys'),
-      },
+      dataDir: service.directory,
+      volumesDir: service.volumesDir,
+      secretKeysFile: join(service.directory, 'secret-keys'),
+      eventKeysFile: join(service.directory, 'event-keys'),
     };
     service.ctx.keyring();
     await makeBackup(service.ctx.pool, { places, file: good, withVolumes: true, withKeys: true });
@@ -265,8 +264,10 @@ describe.skipIf(process.platform !== 'linux')('the archive of a backup', () => {
     await withEmptyDatabase(async (url) => {
       const dataDir = at('rows');
       const places = {
-        ...{ dataDir, volumesDir: join(dataDir, 'volumes') },
-        ...{ secretKeysFile: join(dataDir, 'secret-keys'), eventKeysFile: join(dataDir, 'event-keys') },
+        dataDir,
+        volumesDir: join(dataDir, 'volumes'),
+        secretKeysFile: join(dataDir, 'secret-keys'),
+        eventKeysFile: join(dataDir, 'event-keys'),
       };
       const restore = (from: string) =>
         restoreBackup({ file: from, places, databaseUrl: url }, () => Promise.resolve('done'));

@@ -16,10 +16,15 @@ async function scheduleOf({ ctx, directory, volumesDir }: TestService): Promise<
   onTestFinished(() => rmSync(target, { recursive: true, force: true }));
   const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
   return {
-    ...{ directory: target, keep: 2, encryptTo: [], instanceId: rows[0]!.id },
+    directory: target,
+    keep: 2,
+    encryptTo: [],
+    instanceId: rows[0]!.id,
     places: {
-      ...{ dataDir: directory, volumesDir },
-      ...{ secretKeysFile: join(directory, 'secret-keys'), eventKeysFile: join(directory, 'event-keys') },
+      dataDir: directory,
+      volumesDir,
+      secretKeysFile: join(directory, 'secret-keys'),
+      eventKeysFile: join(directory, 'event-keys'),
     },
   };
 }

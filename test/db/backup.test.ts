@@ -359,7 +359,10 @@ describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
     const last = 18;
     const id = '01a210a0-d8ce-7654-8000-0382f2de5f68';
     const places = {
-      ...{ dataDir: folder, volumesDir: at('volumes'), secretKeysFile: at('s'), eventKeysFile: at('e') },
+      dataDir: folder,
+      volumesDir: at('volumes'),
+      secretKeysFile: at('s'),
+      eventKeysFile: at('e'),
     };
     await withOlderDatabase(last, async (_, pool) => {
       await pool.query(`insert into instance (singleton, id, cursor_key) values (true, $1, $2)`, [

@@ -58,17 +58,15 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     // A small disk has no room for the ballast.
     expect(readdirSync(dataDir).toSorted()).toEqual([
       ...(existsSync(join(dataDir, 'ballast')) ? ['ballast'] : []),
-      ...[
-        'event-heads',
-        'event-keys',
-        'postgres',
-        'postgres.log',
-        'run',
-        'secret-keys',
-        'simulated',
-        'volumes',
-        'webhook-reach.json',
-      ],
+      'event-heads',
+      'event-keys',
+      'postgres',
+      'postgres.log',
+      'run',
+      'secret-keys',
+      'simulated',
+      'volumes',
+      'webhook-reach.json',
     ]);
     expect(readdirSync(join(dataDir, 'run'))).toEqual([]);
     expect(existsSync(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false);

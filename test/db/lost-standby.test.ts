@@ -83,7 +83,8 @@ describe.skipIf(reason !== undefined)(
       await standby.kill();
       const refused = await write('during');
       expect(refused).toEqual({
-        ...{ status: 503, retryAfter: '5' },
+        status: 503,
+        retryAfter: '5',
         error: expect.objectContaining({
           code: 'not_ready',
           message: 'the database has not confirmed the write in time: it may have been carried out',

@@ -84,7 +84,10 @@ test('the migration of the event indexes does not block others during an export'
       "select indexname as name from pg_indexes where tablename = 'events' order by 1",
     );
     expect(rows.map(({ name }) => name)).toEqual([
-      ...['events_of_actor', 'events_of_resource', 'events_of_type', 'events_pkey'],
+      'events_of_actor',
+      'events_of_resource',
+      'events_of_type',
+      'events_pkey',
     ]);
   });
 });

@@ -38,8 +38,18 @@ describe.skipIf(reason !== undefined)(`PgBouncer${reason ? ` — SKIPPED: ${reas
 
   const serveOn = (url: string, dataDir: string) =>
     launch([
-      ...['serve', '--json', '--port', '0', '--runtime', 'simulated', '--log-level', 'error'],
-      ...['--data-dir', dataDir, '--database-url', url],
+      'serve',
+      '--json',
+      '--port',
+      '0',
+      '--runtime',
+      'simulated',
+      '--log-level',
+      'error',
+      '--data-dir',
+      dataDir,
+      '--database-url',
+      url,
     ]);
 
   test('in transaction mode is refused at the start, before anything is written', async () => {
@@ -88,7 +98,8 @@ describe.skipIf(reason !== undefined)(`PgBouncer${reason ? ` — SKIPPED: ${reas
     const service = await ready(serveOn(address.url, folder), folder);
     const client = makeClient(service.url, {
       org: { id: '', name: '', slug: '' },
-      ...{ key: service.firstKey!, keyId: '' },
+      key: service.firstKey!,
+      keyId: '',
     });
     const { body } = await client.post('/v1/sandboxes', smallRequest('one'), { start: true });
     await untilStatus(client, body.id, 'running');

@@ -39,8 +39,14 @@ test('the present version has its data here', () => {
 
 /** Operations that change what others need, in their order at the end of the walk. */
 const LAST = [
-  ...['update_sandbox', 'delete_sandbox', 'delete_by_name', 'delete_volume', 'restore_volume'],
-  ...['delete_webhook', 'rotate_key', 'revoke_key'],
+  'update_sandbox',
+  'delete_sandbox',
+  'delete_by_name',
+  'delete_volume',
+  'restore_volume',
+  'delete_webhook',
+  'rotate_key',
+  'revoke_key',
 ];
 /** They find a sandbox that the walk has deleted, or a file that no release has. */
 const ABSENT = new Set([

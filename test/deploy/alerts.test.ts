@@ -160,7 +160,8 @@ describe.skipIf(!hasPromtool && !isRequired)('alerts', () => {
 
   test('the exposition is what Prometheus accepts', async () => {
     const { stdout, stderr, status } = spawnSync('promtool', ['check', 'metrics'], {
-      ...{ input: await scrapeAll(), encoding: 'utf8' },
+      input: await scrapeAll(),
+      encoding: 'utf8',
     });
     // The library names the metrics of Node and of the process; these names are advice, not errors.
     const own = `${stdout}${stderr}`.split('\n').filter((line) => /^(sandkeep|http)_/.test(line));

@@ -136,11 +136,13 @@ describeHelm('the Helm chart', () => {
     for (const values of SETS) {
       for (const { securityContext, containers } of podsOf(render({ values }))) {
         expect(securityContext).toMatchObject({
-          ...{ runAsNonRoot: true, fsGroupChangePolicy: 'OnRootMismatch' },
+          runAsNonRoot: true,
+          fsGroupChangePolicy: 'OnRootMismatch',
           seccompProfile: { type: 'RuntimeDefault' },
         });
         expect(containers[0].securityContext).toEqual({
-          ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true },
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
           capabilities: { drop: ['ALL'] },
         });
       }

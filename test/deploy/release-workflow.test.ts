@@ -52,8 +52,10 @@ describe('the release', () => {
     const { needs, permissions, steps } = workflowOf('release.yml').jobs['chart']!;
     expect(needs).toBe('image-index');
     expect(permissions).toEqual({
-      ...{ contents: 'read', packages: 'write' },
-      ...{ 'id-token': 'write', attestations: 'write' },
+      contents: 'read',
+      packages: 'write',
+      'id-token': 'write',
+      attestations: 'write',
     });
     const tested = /HELM=(\S+)/.exec(readFileSync(join(PACKAGE_ROOT, 'test/deploy/get-helm.sh'), 'utf8'))![1];
     expect(steps.find(({ uses }) => uses?.startsWith('azure/setup-helm'))!.with).toEqual({ version: tested });
@@ -84,7 +86,8 @@ describe('the release', () => {
 async function run(program: string, ...args: string[]) {
   const PATH = [HELM_DIRECTORY, process.env['PATH']].join(delimiter);
   const child = spawn(program, args, {
-    ...{ env: { ...process.env, PATH }, stdio: ['ignore', 'pipe', 'pipe'] },
+    env: { ...process.env, PATH },
+    stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [out, err, [code]] = await Promise.all([
     text(child.stdout),
@@ -122,7 +125,8 @@ async function serveRegistry(refuses: () => boolean = () => false) {
     const type =
       kind === 'manifests' ? 'application/vnd.oci.image.manifest.v1+json' : 'application/octet-stream';
     response.writeHead(200, {
-      ...{ 'content-type': type, 'content-length': found.length },
+      'content-type': type,
+      'content-length': found.length,
       'docker-content-digest': digestOf(found),
     });
     return response.end(request.method === 'HEAD' ? undefined : found);

@@ -70,9 +70,12 @@ test('every command of the page about operations works, from an empty folder', a
     cwd: folder,
     env: {
       ...Object.fromEntries(own),
-      ...{ HOME: folder, PATH: `${join(prefix, 'bin')}:${process.env['PATH']}`, NPM_CONFIG_PREFIX: prefix },
+      HOME: folder,
+      PATH: `${join(prefix, 'bin')}:${process.env['PATH']}`,
+      NPM_CONFIG_PREFIX: prefix,
       // Other tests use the engine of this machine at the same time.
-      ...{ SANDKEEP_RUNTIME: 'simulated', SANDKEEP_DOCKER_SOCKET: join(folder, 'no-docker') },
+      SANDKEEP_RUNTIME: 'simulated',
+      SANDKEEP_DOCKER_SOCKET: join(folder, 'no-docker'),
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -115,8 +115,15 @@ describeImage('the container image', () => {
     const out = docker('run', '--rm', '--entrypoint', 'sh', TAG, '-c', script);
     expect(out).toMatch(/^10001\nv24\.\S+\nnone\n/);
     expect(out.split('\n').slice(3)).toEqual([
-      ...['LICENSE', 'README.md', 'bin', 'catalogue.json', 'dist', 'guest', 'migrations'],
-      ...['node_modules', 'package.json'],
+      'LICENSE',
+      'README.md',
+      'bin',
+      'catalogue.json',
+      'dist',
+      'guest',
+      'migrations',
+      'node_modules',
+      'package.json',
     ]);
   });
 
@@ -138,7 +145,8 @@ describeImage('the container image', () => {
     await healthy(name);
     const logs = docker('logs', name);
     const { body } = await clientOf(addressOf(name), logs).post('/v1/sandboxes', smallRequest('kept'), {
-      ...{ start: true, wait_for: 'running' },
+      start: true,
+      wait_for: 'running',
     });
     expect(body.status, JSON.stringify(body)).toBe('running');
     const check = (port: string) =>
@@ -167,7 +175,8 @@ describeImage('the container image', () => {
   function compose(project: string, file: string, env: Record<string, string>, ...args: string[]): string {
     const options = ['--project-name', project, '--file', join(PACKAGE_ROOT, file)];
     return execFileSync('docker-compose', [...options, ...args], {
-      ...{ encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] },
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
       env: { PATH: process.env['PATH'], DOCKER_HOST: `unix://${SOCKET}`, SANDKEEP_IMAGE: TAG, ...env },
     }).trim();
   }
@@ -207,8 +216,10 @@ describeImage('the container image', () => {
       const key = /skp_\w+/.exec(docker('logs', id))![0];
       const client = makeClient(addressOf(id), { org: { id: '', name: '', slug: '' }, key, keyId: '' });
       const request = (name: string, more: object = {}) => ({
-        ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-        ...{ resources: { vcpus: 1, memory_mib: 64 } },
+        name,
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
+        resources: { vcpus: 1, memory_mib: 64 },
         ...more,
       });
       const query = { start: true, wait_for: 'running', wait_timeout: 60 };
@@ -304,7 +315,9 @@ describeImage('the container image', () => {
     inside('systemctl start sandkeep');
     expect(rightsOf(inside)).toMatch(/NoNewPrivs:\t1\nSeccomp:\t2$/);
     const request = {
-      ...{ name: 'confined', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      name: 'confined',
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
       resources: { vcpus: 1, memory_mib: 64 },
     };
     const sandbox = startInside(name, inside, request);

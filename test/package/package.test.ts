@@ -12,8 +12,15 @@ import { smallRequest } from '../support/sandbox-requests.js';
 
 /** Licences whose code may be part of a work under Apache-2.0. */
 const LICENCES = new Set([
-  ...['0BSD', 'Apache-2.0', 'BSD-2-Clause', 'BSD-3-Clause', 'BlueOak-1.0.0'],
-  ...['ISC', 'MIT', 'Python-2.0', 'Unlicense'],
+  '0BSD',
+  'Apache-2.0',
+  'BSD-2-Clause',
+  'BSD-3-Clause',
+  'BlueOak-1.0.0',
+  'ISC',
+  'MIT',
+  'Python-2.0',
+  'Unlicense',
 ]);
 /** Under MIT, in a form of the field that npm no longer reads. */
 const OLD_FORM = ['buildcheck', 'cpu-features', 'ssh2'];
@@ -91,7 +98,9 @@ describe('the npm package', () => {
     const program = join(folder, 'node_modules', '.bin', 'sandkeep');
     const args = ['serve', '--json', '--runtime', 'simulated', '--port', '0', '--log-level', 'error'];
     const child = spawn(program, args, {
-      ...{ cwd: folder, env: environment(), stdio: ['ignore', 'pipe', 'inherit'] },
+      cwd: folder,
+      env: environment(),
+      stdio: ['ignore', 'pipe', 'inherit'],
     });
     onTestFinished(() => void child.kill('SIGKILL'));
     const exited = once(child, 'exit');
@@ -102,7 +111,8 @@ describe('the npm package', () => {
     };
     const client = makeClient(address, { org: first.org, key: first.key, keyId: first.id });
     const { body } = await client.post('/v1/sandboxes', smallRequest('packed'), {
-      ...{ start: true, wait_for: 'running' },
+      start: true,
+      wait_for: 'running',
     });
     expect(body.status, JSON.stringify(body)).toBe('running');
     expect((await fetch(`${address}/console/`)).status).toBe(200);

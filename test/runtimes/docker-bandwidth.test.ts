@@ -89,7 +89,9 @@ describeDocker('the bandwidth of docker sandboxes', () => {
       const { body } = await client.post(
         '/v1/sandboxes',
         {
-          ...{ name: 'busy', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+          name: 'busy',
+          image: { type: 'oci', reference: IMAGE },
+          pull_policy: 'never',
           network: { policy: { default_egress: 'allow', default_ingress: 'allow' } },
         },
         { start: true, wait_for: 'running', wait_timeout: 60 },
@@ -138,10 +140,15 @@ describeDocker('the bandwidth of docker sandboxes', () => {
       const { rows } = await service.ctx.pool.query<{ id: string }>('select id from instance');
       await service.stopWorker();
       const restarted = await startTestService({
-        ...{ beside: service, sameEngine: true, settings: { stopGraceMs: 500 } },
+        beside: service,
+        sameEngine: true,
+        settings: { stopGraceMs: 500 },
         runtime: (_, volumes) =>
           DockerRuntime.connect(rows[0]!.id, {
-            ...{ socketPath: SOCKET, volumes, allow: ['host'], bandwidthMbits: 0 },
+            socketPath: SOCKET,
+            volumes,
+            allow: ['host'],
+            bandwidthMbits: 0,
             capacity: service.runtime.capacity,
           }),
       });

@@ -36,9 +36,13 @@ describeDocker('the end of the command of a docker sandbox', () => {
     const { body } = await client.post(
       '/v1/sandboxes',
       {
-        ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-        ...{ resources: { vcpus: 1, memory_mib: 32 }, network: { enabled: false } },
-        ...{ runtime: { cmd: ['sh', '-c', script] }, ...more },
+        name,
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
+        resources: { vcpus: 1, memory_mib: 32 },
+        network: { enabled: false },
+        runtime: { cmd: ['sh', '-c', script] },
+        ...more,
       },
       running,
     );
@@ -87,11 +91,17 @@ describeDocker('the end of the command of a docker sandbox', () => {
   test('names the signal, and a lack of memory', async () => {
     const { id } = await make('eats', EATS);
     expect((await ended(id)).command).toMatchObject({
-      ...{ status: 'killed', exit_code: 137, signal: 9, oom_killed: true },
+      status: 'killed',
+      exit_code: 137,
+      signal: 9,
+      oom_killed: true,
     });
     const killed = await make('killed', 'kill -9 $$');
     expect((await ended(killed.id)).command).toMatchObject({
-      ...{ status: 'killed', exit_code: 137, signal: 9, oom_killed: false },
+      status: 'killed',
+      exit_code: 137,
+      signal: 9,
+      oom_killed: false,
     });
     const exec = await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', EATS] });
     expect(exec.body).toMatchObject({ exit_code: 137, oom_killed: true });
@@ -102,7 +112,9 @@ describeDocker('the end of the command of a docker sandbox', () => {
   test('survives a restart of the service, and the agent reads the same record', async () => {
     const { id } = await make('survives', 'while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 7');
     expect((await client.get(`/v1/sandboxes/${id}`)).body.command).toEqual({
-      ...{ status: 'running', ...NO_END, ended_at: null },
+      status: 'running',
+      ...NO_END,
+      ended_at: null,
     });
     await service.stopWorker();
     const before = Date.now();
@@ -157,14 +169,16 @@ describeDocker('the end of the command of a docker sandbox', () => {
     const killed = await make('killed-outside', 'sleep 600');
     await (await containerOf(killed.id)).kill();
     expect((await untilStatus(client, killed.id, 'failed')).body).toMatchObject({
-      ...{ stop_reason: 'engine', command: { status: 'stopped', ...NO_END } },
+      stop_reason: 'engine',
+      command: { status: 'stopped', ...NO_END },
     });
 
     const lifecycle = { ends_with_command: true };
     const ends = await make('ends', EATS, { lifecycle });
     const { body: failed } = await untilStatus(client, ends.id, 'failed');
     expect(failed).toMatchObject({
-      ...{ stop_reason: 'oom', stop_message: 'the sandbox ran out of memory' },
+      stop_reason: 'oom',
+      stop_message: 'the sandbox ran out of memory',
       command: { status: 'exited', exit_code: 137, signal: null, oom_killed: true },
     });
     expect(await logOf(ends.id)).toBe(

@@ -51,10 +51,20 @@ describeBtrfs('disks with a size', () => {
     engine = spawn(
       'unshare',
       [
-        ...['--net', 'dockerd'],
-        ...['--host', `unix://${socketPath}`, '--config-file', join(directory, 'etc', 'daemon.json')],
-        ...['--exec-root', join(directory, 'exec'), '--pidfile', join(directory, 'pid')],
-        ...['--bridge', 'none', '--iptables=false', '--ip-masq=false'],
+        '--net',
+        'dockerd',
+        '--host',
+        `unix://${socketPath}`,
+        '--config-file',
+        join(directory, 'etc', 'daemon.json'),
+        '--exec-root',
+        join(directory, 'exec'),
+        '--pidfile',
+        join(directory, 'pid'),
+        '--bridge',
+        'none',
+        '--iptables=false',
+        '--ip-masq=false',
       ],
       { stdio: 'ignore' },
     );
@@ -117,11 +127,9 @@ describeBtrfs('disks with a size', () => {
     const [held] = await docker.listContainers({ filters: { label: [`dev.sandkeep.sandbox=${id}`] } });
     const look = async () => {
       const exec = await docker.getContainer(held!.Id).exec({
-        ...{
-          Cmd: ['sh', '-c', 'busybox stat -c %s /most /more; cat /log/all'],
-          AttachStdout: true,
-          Tty: true,
-        },
+        Cmd: ['sh', '-c', 'busybox stat -c %s /most /more; cat /log/all'],
+        AttachStdout: true,
+        Tty: true,
       });
       let text = '';
       for await (const chunk of await exec.start({ Tty: true })) text += String(chunk);

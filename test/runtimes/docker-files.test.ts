@@ -48,7 +48,9 @@ worker:x:1500:1600:::" > /etc/passwd
       busybox ln -s ${outside} /opt/outside; busybox ln -s ../../../../../..${outside} /opt/above
       busybox ln -s /data /opt/mounted`;
     const container = await docker.createContainer({
-      ...{ Image: IMAGE, Cmd: ['sh', '-c', script], HostConfig: { NetworkMode: 'none' } },
+      Image: IMAGE,
+      Cmd: ['sh', '-c', script],
+      HostConfig: { NetworkMode: 'none' },
     });
     await container.start();
     await container.wait();
@@ -145,7 +147,8 @@ worker:x:1500:1600:::" > /etc/passwd
     await tagged.commit({ repo: 'sandkeep-test', tag: 'as-worker', changes: ['USER worker'] });
     await tagged.remove();
     const byImage = await start({
-      ...{ image: { type: 'oci', reference: 'sandkeep-test:as-worker' }, runtime: { workdir: '/app' } },
+      image: { type: 'oci', reference: 'sandkeep-test:as-worker' },
+      runtime: { workdir: '/app' },
     });
     expect(await of(byImage, '/app')).toEqual(['worker 1500 1600 755']);
     await client.delete(`/v1/sandboxes/${byImage}`);

@@ -51,15 +51,18 @@ function randomFrame(random: (below: number) => number): Buffer {
         small(envc, 2),
         small(random(3), 1),
       ];
-      const texts = ['', random(2) ? '/tmp' : '', ...['sh', 'yes', 'true', 'cat', '', '-c', 'A=b']].map(text);
+      const texts = ['', random(2) ? '/tmp' : '', 'sh', 'yes', 'true', 'cat', '', '-c', 'A=b'].map(text);
       return encodeFrame(channel, REQUEST.exec, ...head, bytes(random(3) * 17), ...texts);
     }
     case 1:
       return encodeFrame(
         channel,
         REQUEST.files,
-        ...[small(1 + random(19), 1), small(random(3), 4), bytes(random(30))],
-        ...[path(), path()],
+        small(1 + random(19), 1),
+        small(random(3), 4),
+        bytes(random(30)),
+        path(),
+        path(),
       );
     case 2:
       return encodeFrame(channel, random(12), bytes(random(64)));

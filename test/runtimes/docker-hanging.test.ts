@@ -16,8 +16,11 @@ import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const request = (name: string, more: object = {}) => ({
-  ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-  ...{ resources: { vcpus: 1, memory_mib: 16 }, network: { enabled: false } },
+  name,
+  image: { type: 'oci', reference: IMAGE },
+  pull_policy: 'never',
+  resources: { vcpus: 1, memory_mib: 16 },
+  network: { enabled: false },
   ...more,
 });
 

@@ -34,7 +34,8 @@ describeDocker('images that organizations hold', () => {
   const orgOf = (name: string) => `${name}-${process.pid}`;
   const runOf = (name: string, image: string, runId = image) =>
     ({
-      ...{ orgId: orgOf(name), runId },
+      orgId: orgOf(name),
+      runId,
       spec: { image, pullPolicy: 'if_missing' },
       secrets: { registry: null, values: {} },
     }) as unknown as Run;
@@ -51,7 +52,9 @@ describeDocker('images that organizations hold', () => {
         record: (orgId, reference, digest) =>
           Promise.resolve(void proofs.set(`${orgId} ${reference}`, digest)),
       },
-      ...{ maxMib: 64, maxMibOfOrg: 20, disk: UNCHECKED_DISKS },
+      maxMib: 64,
+      maxMibOfOrg: 20,
+      disk: UNCHECKED_DISKS,
     });
     const start = async (name: string, reference: string) => {
       const run = runOf(name, reference, `${name} ${reference}`);
@@ -83,7 +86,8 @@ describeDocker('images that organizations hold', () => {
     const images = new Images(docker, process.arch === 'arm64' ? 'arm64' : 'amd64', {
       reach: registryReach({ registryAllow: [], registryHttp: ['127.0.0.1'] }),
       access: { find: () => Promise.resolve(undefined), record: () => Promise.resolve() },
-      ...{ maxMib: 64, disk: UNCHECKED_DISKS },
+      maxMib: 64,
+      disk: UNCHECKED_DISKS,
     });
     const unused = new UnusedImages(docker);
     const known = new Set((await listPulled(docker)).flatMap(({ names }) => names));

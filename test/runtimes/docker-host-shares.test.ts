@@ -60,7 +60,8 @@ describeDocker('a sandbox', () => {
 
   test('shares no inode with a sandbox of another organization', async () => {
     const request = smallRequest('stranger', {
-      ...{ image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
       resources: { vcpus: 1, memory_mib: 64 },
     });
     const { body } = await stranger.post('/v1/sandboxes', request, running);
@@ -85,9 +86,29 @@ describeDocker('a sandbox', () => {
 
 /** Files and directories of each mount of a sandbox. Lower files of the image are the same file on the disk of the engine. */
 const PATHS = [
-  ...['/', '/bin', '/bin/busybox', '/etc', '/etc/hosts', '/etc/hostname', '/etc/resolv.conf'],
-  ...['/.sandkeep', '/.sandkeep/bin', '/.sandkeep/bin/init', '/.sandkeep/bin/agent'],
-  ...['/dev', '/dev/null', '/dev/zero', '/dev/urandom', '/dev/pts', '/dev/shm', '/dev/mqueue'],
-  ...['/proc', '/proc/meminfo', '/proc/sys/kernel/hostname', '/proc/loadavg'],
-  ...['/sys', '/sys/kernel', '/sys/fs/cgroup'],
+  '/',
+  '/bin',
+  '/bin/busybox',
+  '/etc',
+  '/etc/hosts',
+  '/etc/hostname',
+  '/etc/resolv.conf',
+  '/.sandkeep',
+  '/.sandkeep/bin',
+  '/.sandkeep/bin/init',
+  '/.sandkeep/bin/agent',
+  '/dev',
+  '/dev/null',
+  '/dev/zero',
+  '/dev/urandom',
+  '/dev/pts',
+  '/dev/shm',
+  '/dev/mqueue',
+  '/proc',
+  '/proc/meminfo',
+  '/proc/sys/kernel/hostname',
+  '/proc/loadavg',
+  '/sys',
+  '/sys/kernel',
+  '/sys/fs/cgroup',
 ];

@@ -34,10 +34,13 @@ describeDocker('a sandbox whose tag moved', () => {
   };
   const moves = async (id: string) => {
     const { body } = await client.get('/v1/events', {
-      ...{ event_type: 'sandbox_image_moved', resource_id: id },
+      event_type: 'sandbox_image_moved',
+      resource_id: id,
     });
     return body.data.map(({ payload: { previous_digest, digest, disk } }: any) => ({
-      ...{ previous_digest, digest, disk },
+      previous_digest,
+      digest,
+      disk,
     }));
   };
 

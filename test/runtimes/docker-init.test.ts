@@ -38,7 +38,11 @@ describeDocker('process 1 of a sandbox', () => {
   /** Starts a container whose process 1 is the program, with these arguments. */
   async function run(args: string[], more: Docker.ContainerCreateOptions = {}): Promise<Docker.Container> {
     const container = await docker.createContainer({
-      ...{ Image: IMAGE, Entrypoint: [INIT_PROGRAM], Cmd: args, StopSignal: 'SIGTERM', OpenStdin: true },
+      Image: IMAGE,
+      Entrypoint: [INIT_PROGRAM],
+      Cmd: args,
+      StopSignal: 'SIGTERM',
+      OpenStdin: true,
       ...more,
       HostConfig: { NetworkMode: 'none', Mounts: [init.mount], ...more.HostConfig },
     });
@@ -49,7 +53,8 @@ describeDocker('process 1 of a sandbox', () => {
 
   const shell = (script: string, options: { untilExit?: boolean; stopSignal?: number } = {}) =>
     initArguments({
-      ...{ command: ['sh', '-c', script], untilExit: options.untilExit ?? false },
+      command: ['sh', '-c', script],
+      untilExit: options.untilExit ?? false,
       stopSignal: options.stopSignal ?? 15,
     });
 
@@ -85,8 +90,13 @@ describeDocker('process 1 of a sandbox', () => {
 
   test('starts the command when a file exists, with a directory at the end of its PATH', async () => {
     const container = await run([
-      ...['--await=/tmp/now', '--append-path=/added', '--until-exit'],
-      ...['--', 'sh', '-c', 'echo $PATH; exit 7'],
+      '--await=/tmp/now',
+      '--append-path=/added',
+      '--until-exit',
+      '--',
+      'sh',
+      '-c',
+      'echo $PATH; exit 7',
     ]);
     expect(await outputOf(container, 'sleep 0.3; cat /proc/[2-9]*/comm')).not.toContain('echo');
     await outputOf(container, 'touch /tmp/now');
@@ -235,8 +245,10 @@ describeDocker('process 1 of a sandbox', () => {
   test('limits the output of its command at the source, and loses none of it', async () => {
     const lines = 24_000;
     const args = initArguments({
-      ...{ command: ['sh', '-c', `busybox seq ${lines}; busybox seq ${lines} >&2`], untilExit: true },
-      ...{ stopSignal: 15, output: { rate: 2_000_000, burst: 400_000 } },
+      command: ['sh', '-c', `busybox seq ${lines}; busybox seq ${lines} >&2`],
+      untilExit: true,
+      stopSignal: 15,
+      output: { rate: 2_000_000, burst: 400_000 },
     });
     const container = await run(args);
     expect(await ended(container)).toBe(0);
@@ -352,7 +364,8 @@ describeDocker('process 1 of a sandbox', () => {
     try {
       await docker.createVolume({ Name: copy.volume });
       const broken = await docker.createContainer({
-        ...{ Image: IMAGE, Entrypoint: ['sh', '-c', `echo > ${INIT_PROGRAM}`] },
+        Image: IMAGE,
+        Entrypoint: ['sh', '-c', `echo > ${INIT_PROGRAM}`],
         HostConfig: { Mounts: [{ Type: 'volume', Source: copy.volume, Target: '/.sandkeep/bin' }] },
       });
       await broken.start();

@@ -56,7 +56,10 @@ describeDocker('the list of the docker runtime', () => {
 
   async function startContainer(name: string, labels: Record<string, string>): Promise<string> {
     const container = await docker.createContainer({
-      ...{ name, Image: IMAGE, Cmd: ['sleep', '600'], HostConfig: { NetworkMode: 'none' } },
+      name,
+      Image: IMAGE,
+      Cmd: ['sleep', '600'],
+      HostConfig: { NetworkMode: 'none' },
       Labels: { ...labels, 'dev.sandkeep.instance': instanceId },
     });
     await container.start();

@@ -98,7 +98,9 @@ describeDocker('a sandbox and the other processes of the machine', () => {
     const other = await startTestService({
       runtime: (instanceId) =>
         DockerRuntime.connect(instanceId, {
-          ...{ socketPath: SOCKET, network: 'none', volumes: new VolumeStore('/nonexistent') },
+          socketPath: SOCKET,
+          network: 'none',
+          volumes: new VolumeStore('/nonexistent'),
         }),
     });
     try {

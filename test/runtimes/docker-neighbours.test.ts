@@ -43,7 +43,9 @@ describeDocker('neighbours on a bridge', () => {
 
     async function startPlain(name: string): Promise<void> {
       const container = await docker.createContainer({
-        ...{ Image: IMAGE, Entrypoint: ['sleep', '600'], HostConfig: { NetworkMode: network.id } },
+        Image: IMAGE,
+        Entrypoint: ['sleep', '600'],
+        HostConfig: { NetworkMode: network.id },
       });
       plain.push(container);
       await container.start();

@@ -28,7 +28,10 @@ describeDocker('sandboxes on the bridge of an installation', () => {
         await client.post(
           '/v1/sandboxes',
           {
-            ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never', runtime: { cmd } },
+            name,
+            image: { type: 'oci', reference: IMAGE },
+            pull_policy: 'never',
+            runtime: { cmd },
             resources: { vcpus: 0, memory_mib: 64 },
           },
           { start: true, ...(wait ? { wait_for: 'running' } : {}) },

@@ -28,7 +28,9 @@ describeDocker('secret variables of a docker sandbox', () => {
     const { body, text } = await client.post(
       '/v1/sandboxes',
       {
-        ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+        name,
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
         network: { enabled: false },
         runtime: { cmd: ['sh', '-c', 'echo "$TOKEN, $PLAIN"; sleep 3600'] },
         env: [
@@ -52,7 +54,8 @@ describeDocker('secret variables of a docker sandbox', () => {
     const exec = async (more: Record<string, unknown> = {}) =>
       (
         await client.post(`/v1/sandboxes/${id}/exec`, {
-          ...{ cmd: 'sh', args: ['-c', 'echo "$TOKEN $OWN $PLAIN"'] },
+          cmd: 'sh',
+          args: ['-c', 'echo "$TOKEN $OWN $PLAIN"'],
           env: [{ key: 'OWN', value: 'of this command', secret: true }],
           ...more,
         })
@@ -64,12 +67,14 @@ describeDocker('secret variables of a docker sandbox', () => {
     const events = await fetch(`${client.url}/v1/sandboxes/${id}/exec`, {
       method: 'POST',
       headers: {
-        ...{ authorization: `Bearer ${client.key}`, accept: 'text/event-stream' },
+        authorization: `Bearer ${client.key}`,
+        accept: 'text/event-stream',
         'content-type': 'application/json',
       },
       // In two writes, which come as two pieces.
       body: JSON.stringify({
-        ...{ cmd: 'sh', args: ['-c', 'printf "%s" "${TOKEN%battery}"; sleep 0.3; echo battery'] },
+        cmd: 'sh',
+        args: ['-c', 'printf "%s" "${TOKEN%battery}"; sleep 0.3; echo battery'],
         mask_secrets: true,
       }),
     });
@@ -91,8 +96,11 @@ describeDocker('secret variables of a docker sandbox', () => {
 
   test('whose keys are lost let no sandbox start without them', async () => {
     const { body } = await client.post('/v1/sandboxes', {
-      ...{ name: 'forgotten', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-      ...{ network: { enabled: false }, env: [{ key: 'TOKEN', value: SECRET, secret: true }] },
+      name: 'forgotten',
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
+      network: { enabled: false },
+      env: [{ key: 'TOKEN', value: SECRET, secret: true }],
     });
     await forgetAll(service.ctx.pool, service.ctx.keyring(), operator('test'));
     await client.post(`/v1/sandboxes/${body.id}/start`, {});

@@ -32,14 +32,18 @@ describeDocker('the capabilities of the systemd unit', () => {
     const docker = ['--runtime', 'docker', '--docker-socket', SOCKET];
     const service = await ready(launch([...args, ...docker], { under: underRightsOfUnit() }), dataDir);
     const client = makeClient(service.url, {
-      ...{ org: { id: '', name: '', slug: '' }, key: service.firstKey!, keyId: '' },
+      org: { id: '', name: '', slug: '' },
+      key: service.firstKey!,
+      keyId: '',
     });
     const { body: volume } = await client.post('/v1/volumes', { name: 'data', capacity_gib: 1 });
     const rules = [{ action: 'allow', direction: 'egress', destination: { group: 'public' } }];
     const { body } = await client.post(
       '/v1/sandboxes',
       {
-        ...{ name: 'full', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+        name: 'full',
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
         network: { enabled: true, policy: { rules } },
         mounts: [{ type: 'named', name: 'data', guest: '/data' }],
         runtime: { user: '1234' },

@@ -45,7 +45,9 @@ describeDocker('volumes with a cap in containers', () => {
   const imageOf = (volume: string) => join(service.volumesDir, client.org.id, volume, 'disk.ext4');
   async function start(name: string, volume: string): Promise<any> {
     const body = {
-      ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      name,
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
       mounts: [{ type: 'named', name: volume, guest: '/data' }],
     };
     const { body: sandbox } = await client.post('/v1/sandboxes', body, running);
@@ -161,7 +163,9 @@ describeDocker('volumes with a cap in containers', () => {
     const hold = vi.spyOn(service.ctx.volumes, 'holdToCap').mockRejectedValue(full);
     onTestFinished(() => hold.mockRestore());
     const body = {
-      ...{ name: 'waits', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      name: 'waits',
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
       mounts: [{ type: 'named', name: 'waits', guest: '/data' }],
     };
     const { body: made } = await client.post('/v1/sandboxes', body, { start: true });
@@ -186,7 +190,9 @@ describeDocker('volumes with a cap in containers', () => {
     expect((await org.post('/v1/volumes', { name: 'none' })).status).toBe(403);
     const { body: volume } = await org.post('/v1/volumes', { name: 'limited', capacity_gib: 4 });
     const body = {
-      ...{ name: 'limited', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+      name: 'limited',
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
       mounts: [{ type: 'named', name: 'limited', guest: '/data', options: { readonly: true } }],
     };
     const { body: sandbox } = await org.post('/v1/sandboxes', body, running);

@@ -152,7 +152,9 @@ describeDocker('volumes in containers', () => {
     await limit(50);
     const recapped = await patch({ capacity_gib: 2 });
     expect(codeOf(recapped)).toEqual([
-      ...[400, 'invalid_request', { field: 'capacity_gib', sandboxes: ['mounts-capped'] }],
+      400,
+      'invalid_request',
+      { field: 'capacity_gib', sandboxes: ['mounts-capped'] },
     ]);
     await limit(null);
   });
@@ -386,8 +388,15 @@ describeDocker('volumes in containers', () => {
   test("are refused where the engine does not see the service's mounts, and doctor has the reason", async () => {
     // In its own mount namespace the service can mount, but the engine is outside.
     const { out } = await startProgram([
-      ...['unshare', '--mount', ...PROGRAM, 'doctor', '--json'],
-      ...['--docker-socket', SOCKET, '--data-dir', '/nonexistent'],
+      'unshare',
+      '--mount',
+      ...PROGRAM,
+      'doctor',
+      '--json',
+      '--docker-socket',
+      SOCKET,
+      '--data-dir',
+      '/nonexistent',
     ]).ended;
     expect(JSON.parse(out).find(({ check }: any) => check === 'docker').found).toContain(
       'no volumes, because the Docker engine does not see what this process mounts',

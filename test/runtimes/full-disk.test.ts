@@ -106,10 +106,22 @@ describeLoop('a disk that one organization fills', () => {
     engine = spawn(
       'unshare',
       [
-        ...['--net', 'dockerd'],
-        ...['--host', `unix://${socketPath}`, '--data-root', join(root, 'engine')],
-        ...['--exec-root', join(engineDir, 'exec'), '--pidfile', join(engineDir, 'pid')],
-        ...['--storage-driver', 'overlay2', '--bridge', 'none', '--iptables=false', '--ip-masq=false'],
+        '--net',
+        'dockerd',
+        '--host',
+        `unix://${socketPath}`,
+        '--data-root',
+        join(root, 'engine'),
+        '--exec-root',
+        join(engineDir, 'exec'),
+        '--pidfile',
+        join(engineDir, 'pid'),
+        '--storage-driver',
+        'overlay2',
+        '--bridge',
+        'none',
+        '--iptables=false',
+        '--ip-masq=false',
       ],
       { stdio: 'ignore' },
     );
@@ -123,9 +135,21 @@ describeLoop('a disk that one organization fills', () => {
     const copy = 'docker -H "unix://$1" save "$3" | docker -H "unix://$2" load';
     execFileSync('sh', ['-c', copy, 'sh', SOCKET, socketPath, IMAGE], { stdio: 'ignore' });
     const starting = launch([
-      ...['serve', '--json', '--port', '0', '--runtime', 'docker', '--docker-network', 'none'],
-      ...['--log-level', 'warn', '--registry-http', '127.0.0.1'],
-      ...['--metrics-port', '0', ...options],
+      'serve',
+      '--json',
+      '--port',
+      '0',
+      '--runtime',
+      'docker',
+      '--docker-network',
+      'none',
+      '--log-level',
+      'warn',
+      '--registry-http',
+      '127.0.0.1',
+      '--metrics-port',
+      '0',
+      ...options,
     ]);
     service = await ready(starting, dataDir);
     const eventKeys = openEventKeys({ file: join(dataDir, 'event-keys') });
@@ -156,8 +180,11 @@ describeLoop('a disk that one organization fills', () => {
   }
 
   const specOf = (name: string, cmd: string[]) => ({
-    ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-    ...{ network: { enabled: false }, runtime: { cmd } },
+    name,
+    image: { type: 'oci', reference: IMAGE },
+    pull_policy: 'never',
+    network: { enabled: false },
+    runtime: { cmd },
   });
   const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 

@@ -28,7 +28,8 @@ describe('doctor without a usable cluster', () => {
   test('names a kubeconfig that cannot be read', async () => {
     const file = join(folder, 'absent');
     expect(await clusterOf('--kubeconfig', file)).toMatchObject({
-      ...{ code: 1, state: 'broken' },
+      code: 1,
+      state: 'broken',
       found: expect.stringContaining(`cannot read the kubeconfig ${file}`),
       remedy: expect.stringContaining('kubectl'),
     });
@@ -37,14 +38,17 @@ describe('doctor without a usable cluster', () => {
   test('names an API server that does not answer', async () => {
     const file = join(folder, 'kubeconfig');
     const config = {
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'a' },
+      apiVersion: 'v1',
+      kind: 'Config',
+      'current-context': 'a',
       clusters: [{ name: 'a', cluster: { server: 'http://127.0.0.1:1' } }],
       users: [{ name: 'a', user: {} }],
       contexts: [{ name: 'a', context: { cluster: 'a', user: 'a' } }],
     };
     writeFileSync(file, JSON.stringify(config));
     expect(await clusterOf('--kubeconfig', file)).toMatchObject({
-      ...{ code: 1, state: 'broken' },
+      code: 1,
+      state: 'broken',
       found: expect.stringMatching(/^the cluster does not answer/),
     });
   });
@@ -60,7 +64,8 @@ describeKubernetes('doctor with a cluster', () => {
 
   const optionsFor = (kubeconfig: string | undefined) => ({
     kubeconfig,
-    ...{ kubernetesContext: undefined, kubernetesNamespace: namespace.namespace },
+    kubernetesContext: undefined,
+    kubernetesNamespace: namespace.namespace,
     kubernetesNamespaces: 'shared' as const,
     kubernetesNetwork: 'probe' as const,
   });
@@ -72,15 +77,19 @@ describeKubernetes('doctor with a cluster', () => {
   test('names each right that the account lacks, and changes nothing', async () => {
     const api = namespace.library.KubernetesObjectApi.makeApiClient(namespace.config);
     const items = manifest({
-      ...{ namespace: namespace.namespace, name: NAME },
-      ...{ nodes: false, volumes: false, activity: false },
+      namespace: namespace.namespace,
+      name: NAME,
+      nodes: false,
+      volumes: false,
+      activity: false,
     });
     const role = items.find(({ kind }) => kind === 'Role') as { rules: { resources: string[] }[] };
     role.rules = role.rules.filter(({ resources }) => !resources.includes('secrets'));
     const applied = items.filter(({ kind }) => kind !== 'Namespace');
     for (const item of applied) await api.create(item);
     const { status } = await namespace.core.createNamespacedServiceAccountToken({
-      ...{ name: NAME, namespace: namespace.namespace },
+      name: NAME,
+      namespace: namespace.namespace,
       body: { spec: { audiences: [] } },
     });
     const proxy = await recordRights(namespace, status!.token);
@@ -98,7 +107,8 @@ describeKubernetes('doctor with a cluster', () => {
       expect(proxy.refused).toEqual([]);
       const apart = { ...optionsFor(proxy.kubeconfig), kubernetesNamespaces: 'each-organization' as const };
       expect(await inspectKubernetes(apart, undefined)).toContainEqual({
-        ...{ check: 'rights', state: 'broken' },
+        check: 'rights',
+        state: 'broken',
         found: `the namespace "${namespace.namespace}" has no RoleBinding "sandkeep-organization" that the account may read`,
         remedy: `sandkeep kubernetes manifest --namespace ${namespace.namespace} --namespaces each-organization | kubectl apply -f -`,
       });
@@ -116,7 +126,8 @@ describeKubernetes('doctor with a cluster', () => {
   test('tells the result of the latest probe of the network', async () => {
     const kubeconfig = process.env['KUBECONFIG'];
     expect((await byCheck(kubeconfig))['network']).toMatchObject({
-      ...{ state: 'ok', found: expect.stringMatching(/^not known, as no database runs/) },
+      state: 'ok',
+      found: expect.stringMatching(/^not known, as no database runs/),
     });
     const instanceId = 'doctor-test';
     expect((await byCheck(kubeconfig, instanceId))['network']!.found).toMatch(/^not known, as the service/);

@@ -68,7 +68,8 @@ describe('the entrypoint of an image, for a command in a Pod', () => {
     const registry = await serve({ ...own, manifest: index, digest: digestOf(index), blobs });
     const { complete } = makeReader();
     expect(await complete(`${registry.host}/team/app:1`)).toMatchObject({
-      ...{ image: `${registry.host}/team/app@${digestOf(index)}`, entrypoint: ENTRYPOINT },
+      image: `${registry.host}/team/app@${digestOf(index)}`,
+      entrypoint: ENTRYPOINT,
     });
     const foreign = await serve(await imageWith({ architecture: 'riscv64' }));
     expect(await makeReader().refusal(`${foreign.host}/team/app:1`)).toBe(
@@ -133,7 +134,8 @@ describe('the entrypoint of an image, for a command in a Pod', () => {
     expect((await complete(`${registry.host}/app:1`)).entrypoint).toEqual(['/older']);
     registry.image = await imageOf(['/newer']);
     expect(await complete(`${registry.host}/app:1`)).toMatchObject({
-      ...{ image: `${registry.host}/app@${registry.image.digest}`, entrypoint: ['/newer'] },
+      image: `${registry.host}/app@${registry.image.digest}`,
+      entrypoint: ['/newer'],
     });
   });
 

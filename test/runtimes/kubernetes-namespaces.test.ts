@@ -118,11 +118,13 @@ describeKubernetes('a namespace of each organization', () => {
       });
       const { metadata } = await namespace.core.readNamespace({ name: homeOf(client) });
       expect(metadata!.labels).toMatchObject({
-        ...{ [INSTANCE_LABEL]: instanceId, [ORG_LABEL]: client.org.id },
+        [INSTANCE_LABEL]: instanceId,
+        [ORG_LABEL]: client.org.id,
         'pod-security.kubernetes.io/enforce': 'baseline',
       });
       const floor = await namespace.networking.readNamespacedNetworkPolicy({
-        ...{ name: 'sandkeep-sandboxes', namespace: homeOf(client) },
+        name: 'sandkeep-sandboxes',
+        namespace: homeOf(client),
       });
       expect(floor.metadata!.creationTimestamp! <= pod!.metadata!.creationTimestamp!).toBe(true);
     }
@@ -130,7 +132,10 @@ describeKubernetes('a namespace of each organization', () => {
       claims: [expect.stringMatching(/^sandkeep-volume/)],
     });
     expect(await objectsIn(namespace.namespace)).toMatchObject({
-      ...{ pods: [], claims: [], secrets: [], policies: [] },
+      pods: [],
+      claims: [],
+      secrets: [],
+      policies: [],
     });
     expect(await sh(one, first, 'echo kept > /data/file; hostname')).toBe(`${first}\n`);
     expect(await sh(two, second, 'hostname')).toBe(`${second}\n`);
@@ -197,7 +202,8 @@ describeKubernetes('a namespace of each organization', () => {
       body: {
         metadata: { name: visitor.name },
         spec: {
-          ...{ restartPolicy: 'Never', nodeName: node },
+          restartPolicy: 'Never',
+          nodeName: node,
           containers: [{ name: CONTAINER, image: NODE_IMAGE, imagePullPolicy: 'IfNotPresent', command }],
         },
       },
@@ -269,7 +275,8 @@ describeKubernetes('a namespace of each organization', () => {
     const metadata = { name: stray, labels: { ...labels, 'sandkeep.dev/purpose': 'pull' } };
     await core.createNamespacedSecret({ namespace: homeOf(three), body: { metadata } });
     await networking.createNamespacedNetworkPolicy({
-      ...{ namespace: homeOf(three), body: { metadata, spec: { podSelector: {}, policyTypes: [] } } },
+      namespace: homeOf(three),
+      body: { metadata, spec: { podSelector: {}, policyTypes: [] } },
     });
     await service.runtime.takeOver({ valid: true });
     const [pod] = await namespace.podsOf(id);

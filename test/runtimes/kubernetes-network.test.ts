@@ -24,7 +24,9 @@ const request = (name: string, network: Record<string, unknown> = {}) => ({
   network,
 });
 const rule = (destination: unknown, more: Record<string, unknown> = {}) => ({
-  ...{ direction: 'egress', action: 'allow', destination },
+  direction: 'egress',
+  action: 'allow',
+  destination,
   ...more,
 });
 const port = (number: number) => ({ protocols: ['tcp'], ports: [{ start: number, end: number }] });
@@ -38,7 +40,10 @@ describeKubernetes('the network of a cluster', () => {
     const programs = new PodPrograms(namespace, architecture);
     await programs.ensure(namespace.namespace);
     options = {
-      ...{ instanceId: randomUUID(), image: NODE_IMAGE, runtimeClass: undefined, architecture },
+      instanceId: randomUUID(),
+      image: NODE_IMAGE,
+      runtimeClass: undefined,
+      architecture,
       programs: programs.volume,
     };
   });
@@ -135,7 +140,8 @@ describeKubernetes('a network that enforces policies', () => {
     const pods = await podBlocks();
     service = await startTestService({
       ...namespace.service({
-        ...{ network: 'probe', probeImage: NODE_IMAGE },
+        network: 'probe',
+        probeImage: NODE_IMAGE,
         clusterCidrs: [...used.filter((address) => /^[\d.]+$/.test(address)), ...pods],
       }),
       settings: { stopGraceMs: 1_000 },
@@ -234,7 +240,8 @@ describeKubernetes('a network that enforces policies', () => {
       body: {
         metadata: { name: 'visitor' },
         spec: {
-          ...{ restartPolicy: 'Never', nodeName: spec!.nodeName! },
+          restartPolicy: 'Never',
+          nodeName: spec!.nodeName!,
           containers: [{ name: CONTAINER, image: NODE_IMAGE, imagePullPolicy: 'IfNotPresent', command }],
         },
       },

@@ -38,7 +38,10 @@ async function start(name: string, lifecycle: object): Promise<{ id: string; pod
   const { body } = await client.post(
     '/v1/sandboxes',
     {
-      ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never', lifecycle },
+      name,
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
+      lifecycle,
       runtime: { entrypoint: [], cmd: ['true'] },
     },
     { start: true, wait_for: 'running', wait_timeout: 60 },

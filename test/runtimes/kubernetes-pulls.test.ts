@@ -91,7 +91,8 @@ if (PARTS === undefined) {
       const [pod] = await namespace.podsOf(id);
       const { digest } = registry.image;
       expect(pod!.spec!.containers[0]).toMatchObject({
-        ...{ image: `${registry.host}/team/app@${digest}`, imagePullPolicy: 'Always' },
+        image: `${registry.host}/team/app@${digest}`,
+        imagePullPolicy: 'Always',
       });
       expect(containerStatus(pod!)!.imageID).toContain(digest);
       await untilLogged(id, 'older entry: one, two $(words)');
@@ -168,7 +169,9 @@ if (PARTS === undefined) {
       expect(log).toBe('/placed\nremoved\n');
       const { status, body } = await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'pwd' });
       expect([status, body.error.code, body.error.details]).toEqual([
-        ...[422, 'command_not_started', { kind: 'bad_cwd' }],
+        422,
+        'command_not_started',
+        { kind: 'bad_cwd' },
       ]);
       expect(body.error.message).toContain('the working directory of the image is gone');
       await client.delete(`/v1/sandboxes/${id}`);

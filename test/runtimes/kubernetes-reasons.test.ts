@@ -138,7 +138,8 @@ describeKubernetes('the reasons of a cluster', () => {
         15_000,
       );
       const { body: events } = await client.get('/v1/events', {
-        ...{ resource_id: idle, event_type: 'sandbox_stopped' },
+        resource_id: idle,
+        event_type: 'sandbox_stopped',
       });
       expect(events.data[0].payload.reason).toBe('idle_timeout');
       expect((await client.get(`/v1/sandboxes/${busy}`)).body.status).toBe('running');

@@ -53,7 +53,8 @@ describeKubernetes('an account with the rights of the manifest', () => {
     applied = items.filter(({ kind }) => kind !== 'Namespace');
     for (const item of applied) await api.create(item);
     const { status } = await namespace.core.createNamespacedServiceAccountToken({
-      ...{ name: NAME, namespace: namespace.namespace },
+      name: NAME,
+      namespace: namespace.namespace,
       body: { spec: { audiences: [] } },
     });
     return { proxy: await recordRights(namespace, status!.token), granted: rightsOf(applied) };
@@ -162,7 +163,9 @@ describeKubernetes('an account with the rights of the manifest', () => {
   test('is told which right it lacks for namespaces of organizations', { timeout: 240_000 }, async () => {
     const api = namespace.library.KubernetesObjectApi.makeApiClient(namespace.config);
     const { proxy } = await applyRights({
-      ...{ nodes: false, volumes: false, activity: false },
+      nodes: false,
+      volumes: false,
+      activity: false,
       namespaces: 'each-organization',
     });
     const connect = async () =>

@@ -56,7 +56,9 @@ describeKubernetes('the kubernetes runtime', () => {
         labels: { team: 'ml', 'a/b': 'two words' },
         runtime: {
           ...command('sh', '-c', 'echo "$COLOUR" $(pwd); sleep 600'),
-          ...{ user: '1000:1001', workdir: '/scratch/made/$HOME', hostname: 'box' },
+          user: '1000:1001',
+          workdir: '/scratch/made/$HOME',
+          hostname: 'box',
         },
         mounts: [{ type: 'tmpfs', guest: '/scratch', size_mib: 8 }],
       }),
@@ -74,7 +76,10 @@ describeKubernetes('the kubernetes runtime', () => {
     const amounts = { cpu: '1', memory: '64Mi', 'ephemeral-storage': '100Mi' };
     expect(container!.resources).toEqual({ limits: amounts, requests: amounts });
     expect(container!.securityContext).toEqual({
-      ...{ privileged: false, allowPrivilegeEscalation: false, runAsUser: 1000, runAsGroup: 1001 },
+      privileged: false,
+      allowPrivilegeEscalation: false,
+      runAsUser: 1000,
+      runAsGroup: 1001,
       capabilities: { drop: ['ALL'], add: ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'] },
     });
     expect(pod!.metadata!.labels).toMatchObject({
@@ -216,7 +221,8 @@ describeKubernetes('the kubernetes runtime', () => {
         patches,
         runtime: {
           ...command('sh', '-c', 'hello > /tmp/said; cat /srv/link >> /tmp/said; sleep 600'),
-          ...{ scripts: { hello: 'echo hello from $0' }, workdir: '/srv' },
+          scripts: { hello: 'echo hello from $0' },
+          workdir: '/srv',
         },
       }),
       running,
@@ -362,7 +368,9 @@ describeKubernetes('the kubernetes runtime', () => {
     const exec = async (id: string, more: Record<string, unknown> = {}) =>
       (
         await client.post(`/v1/sandboxes/${id}/exec`, {
-          ...{ cmd: 'sh', args: ['-c', 'echo "$TOKEN, $TWO, $PLAIN"'], ...more },
+          cmd: 'sh',
+          args: ['-c', 'echo "$TOKEN, $TWO, $PLAIN"'],
+          ...more,
         })
       ).body.stdout;
     for (const start of ['first', 'second']) {
@@ -458,7 +466,8 @@ describeKubernetes('the kubernetes runtime', () => {
     const failed = await untilStatus(client, body.id, 'failed');
     expect(failed.body.last_failure_message).toContain(words);
     const { body: events } = await client.get('/v1/events', {
-      ...{ resource_id: body.id, event_type: 'sandbox_failed' },
+      resource_id: body.id,
+      event_type: 'sandbox_failed',
     });
     const [event] = events.data;
     expect(event.payload.reason).toBe(reason);
@@ -468,7 +477,9 @@ describeKubernetes('the kubernetes runtime', () => {
     const { body } = await client.post('/v1/sandboxes', request('deleted'), running);
     const [pod] = await namespace.podsOf(body.id);
     await namespace.core.deleteNamespacedPod({
-      ...{ name: pod!.metadata!.name!, namespace: namespace.namespace, gracePeriodSeconds: 1 },
+      name: pod!.metadata!.name!,
+      namespace: namespace.namespace,
+      gracePeriodSeconds: 1,
     });
     const failed = await untilStatus(client, body.id, 'failed');
     expect(failed.body.last_failure_message).toContain('the cluster deleted the Pod');

@@ -73,7 +73,9 @@ async function openEngine(path: string): Promise<Engine> {
 }
 
 const body = (name: string) => ({
-  ...{ name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+  name,
+  image: { type: 'oci', reference: IMAGE },
+  pull_policy: 'never',
   resources: { vcpus: 1, memory_mib: 32 },
 });
 const running = { start: true, wait_for: 'running' };
@@ -121,7 +123,8 @@ describe('the runtime of an installation', () => {
     );
     expect(planRuntime({ choice: 'simulated', change: true }, docker)).toEqual({ use: 'simulated' });
     expect(planRuntime({ choice: 'docker', change: true }, simulated)).toEqual({
-      ...{ use: 'docker', missing: 'refuse' },
+      use: 'docker',
+      missing: 'refuse',
     });
     expect(() => planRuntime({ choice: 'auto', change: true }, docker)).toThrow(
       '--runtime docker, --runtime kubernetes or',
@@ -221,7 +224,8 @@ describeDocker('an installation with containers', () => {
     service = await serve(auto);
     client = clientOf(service, key);
     expect(JSON.parse(service.out())).toMatchObject({
-      ...{ ready: false, runtime: 'docker' },
+      ready: false,
+      runtime: 'docker',
       reason: expect.stringContaining(`no Docker engine answers on ${socket}`),
     });
     const unready = {

@@ -161,7 +161,9 @@ export class AgentClient {
       const end = 4 + this.buffered.readUInt32BE(0);
       const { t: type, p } = decode(this.buffered.subarray(9, end));
       this.messages.push({
-        ...{ id: this.buffered.readUInt32BE(4), flags: this.buffered.readUInt8(8), type },
+        id: this.buffered.readUInt32BE(4),
+        flags: this.buffered.readUInt8(8),
+        type,
         payload: decode(p),
       });
       this.buffered = this.buffered.subarray(end);

@@ -31,7 +31,9 @@ export async function atRest<T>(
   work: (pool: PgPool) => Promise<T>,
 ): Promise<T> {
   const database: Database = await openForServer({
-    ...{ databaseUrl: place.databaseUrl, dataDir: place.dataDir, command: 'test' },
+    databaseUrl: place.databaseUrl,
+    dataDir: place.dataDir,
+    command: 'test',
     onCrash: () => undefined,
   });
   const pool = openPool(database.address, () => undefined);

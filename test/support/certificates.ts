@@ -52,7 +52,10 @@ export class Authority {
     this.root = certify(signer, { name: 'Test root', key: root.publicKey, days: 3_650, extensions });
     this.signer = { name: 'Test intermediate', key: keys.privateKey };
     this.intermediate = certify(signer, {
-      ...{ name: this.signer.name, key: keys.publicKey, days: 3_650, extensions },
+      name: this.signer.name,
+      key: keys.publicKey,
+      days: 3_650,
+      extensions,
     });
   }
 

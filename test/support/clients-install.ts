@@ -37,7 +37,8 @@ export async function installFromNpm(): Promise<Installed<{ msb: string; folder:
   const retries = ['--fetch-retries=1', '--fetch-retry-mintimeout=1000'];
   return installOnce(`microsandbox-${isNewest ? TODAY : VERSIONS.npm}`, async (folder) => {
     await execute('npm', ['install', '--prefix', folder, ...flags, ...retries, ...packages], {
-      ...{ cwd: folder, timeout: TIMEOUT_MS },
+      cwd: folder,
+      timeout: TIMEOUT_MS,
     });
   }).then(
     (folder) => ({ folder, msb: join(folder, 'node_modules', binaries, 'bin', 'msb') }),
@@ -56,7 +57,7 @@ export async function installFromPyPI(): Promise<Installed<{ python: string; fol
       `microsandbox-python-${isNewest ? TODAY : VERSIONS.pypi}`,
       async (folder) => {
         await execute(python, ['-m', 'pip', 'install', ...flags, '--target', folder, wanted], {
-          ...{ timeout: TIMEOUT_MS },
+          timeout: TIMEOUT_MS,
         });
       },
     );

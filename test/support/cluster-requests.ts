@@ -70,7 +70,9 @@ export async function recordRights(cluster: Cluster, token: string) {
   writeFileSync(
     kubeconfig,
     stringify({
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'proxy' },
+      apiVersion: 'v1',
+      kind: 'Config',
+      'current-context': 'proxy',
       clusters: [
         { name: 'proxy', cluster: { server: `http://127.0.0.1:${port}`, 'insecure-skip-tls-verify': true } },
       ],

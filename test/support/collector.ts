@@ -87,7 +87,9 @@ export async function startCollector(): Promise<Collector> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const collector: Collector = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    ...{ spans: [], logs: [], texts: [] },
+    spans: [],
+    logs: [],
+    texts: [],
     answer: () => 200,
     options: (more = {}) => ({ ...DEFAULT_CONFIG, otlpEndpoint: collector.url, ...more }),
     async close() {
@@ -112,7 +114,10 @@ function spansOf(content: any): ReceivedSpan[] {
   return content.resourceSpans.flatMap(({ resource, scopeSpans }: any) =>
     scopeSpans.flatMap(({ spans }: any) =>
       spans.map((span: any) => ({
-        ...{ traceId: span.traceId, spanId: span.spanId, name: span.name, kind: span.kind },
+        traceId: span.traceId,
+        spanId: span.spanId,
+        name: span.name,
+        kind: span.kind,
         parentSpanId: span.parentSpanId ?? '',
         status: span.status?.code ?? 0,
         traceState: span.traceState ?? '',

@@ -41,7 +41,9 @@ function whyNot(): string | undefined {
 
 export function docker(...args: string[]): string {
   return execFileSync('docker', ['-H', `unix://${SOCKET}`, ...args], {
-    ...{ encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 64 * 1024 ** 2 },
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+    maxBuffer: 64 * 1024 ** 2,
   }).trim();
 }
 

@@ -29,10 +29,18 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<TestSa
   const init = new GuestInit(docker, ((await docker.info()) as { Architecture: string }).Architecture);
   await init.ensureVolume();
   const container = await docker.createContainer({
-    ...{ Image: IMAGE, Entrypoint: [INIT_PROGRAM], OpenStdin: true, ...more },
+    Image: IMAGE,
+    Entrypoint: [INIT_PROGRAM],
+    OpenStdin: true,
+    ...more,
     HostConfig: {
-      ...{ NetworkMode: 'none', Mounts: [init.mount], CapDrop: ['ALL'], CapAdd: capabilities },
-      ...{ SecurityOpt: ['no-new-privileges'], PidsLimit: 1024, ...HostConfig },
+      NetworkMode: 'none',
+      Mounts: [init.mount],
+      CapDrop: ['ALL'],
+      CapAdd: capabilities,
+      SecurityOpt: ['no-new-privileges'],
+      PidsLimit: 1024,
+      ...HostConfig,
     },
   });
   await container.start();

@@ -14,7 +14,10 @@ export function onDocker(options: Partial<DockerOptions> = {}): Pick<TestOptions
   return {
     runtime: (instanceId, volumes, pool) =>
       DockerRuntime.connect(instanceId, {
-        ...{ socketPath: SOCKET, network: 'none', volumes, pulls: pullsFrom(pool) },
+        socketPath: SOCKET,
+        network: 'none',
+        volumes,
+        pulls: pullsFrom(pool),
         ...options,
       }),
   };

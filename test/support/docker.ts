@@ -116,7 +116,14 @@ export function importImage(
     [
       '-c',
       'root=$1 socket=$2; shift 2; tar -C "$root" -c . | docker -H "unix://$socket" import "$@"',
-      ...['sh', root, socket, '--message', comment, ...changes, '-', name],
+      'sh',
+      root,
+      socket,
+      '--message',
+      comment,
+      ...changes,
+      '-',
+      name,
     ],
     { stdio: ['ignore', 'ignore', 'inherit'] },
   );

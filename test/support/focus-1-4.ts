@@ -20,7 +20,8 @@ const mandatory = (
   values?: readonly string[],
 ): FocusColumnRule => ({
   level: 'mandatory',
-  ...{ type, nullable },
+  type,
+  nullable,
   ...(values && { values }),
 });
 const conditional = (
@@ -28,7 +29,8 @@ const conditional = (
   more: Partial<FocusColumnRule> = {},
 ): FocusColumnRule => ({
   level: 'conditional',
-  ...{ type, nullable: true },
+  type,
+  nullable: true,
   ...more,
 });
 
@@ -61,7 +63,9 @@ export const FOCUS_RULES: Record<string, FocusColumnRule> = {
   ChargeDescription: mandatory('string', true),
   ChargeFrequency: {
     level: 'recommended',
-    ...{ type: 'string', nullable: false, values: ['One-Time', 'Recurring', 'Usage-Based'] },
+    type: 'string',
+    nullable: false,
+    values: ['One-Time', 'Recurring', 'Usage-Based'],
   },
   ChargePeriodEnd: mandatory('time'),
   ChargePeriodStart: mandatory('time'),
@@ -89,7 +93,9 @@ export const FOCUS_RULES: Record<string, FocusColumnRule> = {
   ServiceProviderName: mandatory('string'),
   ServiceSubcategory: {
     level: 'recommended',
-    ...{ type: 'string', nullable: false, values: Object.keys(PARENTS) },
+    type: 'string',
+    nullable: false,
+    values: Object.keys(PARENTS),
   },
   SkuId: conditional('string', { usageOnly: true }),
   SkuMeter: conditional('string', { usageOnly: true }),

@@ -34,8 +34,14 @@ export class TestCommand {
     this.over = new Promise((resolve) => (finish = resolve));
     this.command = guest.exec(
       {
-        ...{ args: args as [string, ...string[]], env: [], cwd: null, user: null, terminal: null },
-        ...{ rlimits: [], credit: 262_144, ...spec },
+        args: args as [string, ...string[]],
+        env: [],
+        cwd: null,
+        user: null,
+        terminal: null,
+        rlimits: [],
+        credit: 262_144,
+        ...spec,
       },
       {
         started: (pid) => {
@@ -154,10 +160,21 @@ export async function connectSoon(
 }
 
 export const READ = {
-  ...{ read: true, write: false, append: false, create: false, truncate: false, createNew: false, mode: 0 },
+  read: true,
+  write: false,
+  append: false,
+  create: false,
+  truncate: false,
+  createNew: false,
+  mode: 0,
 };
 export const WRITE = {
-  ...{ read: false, write: true, append: false, create: true, truncate: true, createNew: false },
+  read: false,
+  write: true,
+  append: false,
+  create: true,
+  truncate: true,
+  createNew: false,
   mode: 0o644,
 };
 

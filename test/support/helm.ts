@@ -41,7 +41,12 @@ export interface RenderOptions {
 
 function argumentsOf({ values, set = [], namespace = 'prod', more = [] }: RenderOptions): string[] {
   return [
-    ...['template', 'sandkeep', CHART, '--namespace', namespace, ...more],
+    'template',
+    'sandkeep',
+    CHART,
+    '--namespace',
+    namespace,
+    ...more,
     ...(values === undefined ? [] : ['--values', valuesFile(values)]),
     ...set.flatMap((each) => ['--set', each]),
   ];

@@ -63,7 +63,10 @@ export async function openNamespace(choice: NamespaceChoice = 'shared'): Promise
     );
   const connect = async (instanceId: string, options: Partial<KubernetesOptions> = {}) =>
     KubernetesRuntime.connect(instanceId, {
-      ...{ kubeconfig: KUBECONFIG, namespace, network: 'trusted', nodeImages: [NODE_IMAGE] },
+      kubeconfig: KUBECONFIG,
+      namespace,
+      network: 'trusted',
+      nodeImages: [NODE_IMAGE],
       registry: registryReach({ registryAllow: [], registryHttp: ['127.0.0.1'] }),
       namespaces: choice,
       ...options,
@@ -86,8 +89,12 @@ export async function openNamespace(choice: NamespaceChoice = 'shared'): Promise
 async function applyRights(cluster: Cluster, namespaces: NamespaceChoice): Promise<KubernetesObject[]> {
   const api = cluster.library.KubernetesObjectApi.makeApiClient(cluster.config);
   const items = manifest({
-    ...{ namespace: cluster.namespace, name: 'sandkeep', namespaces },
-    ...{ nodes: false, volumes: true, activity: false },
+    namespace: cluster.namespace,
+    name: 'sandkeep',
+    namespaces,
+    nodes: false,
+    volumes: true,
+    activity: false,
   }).filter(({ kind }) => kind !== 'Namespace');
   for (const item of items) await api.create(item);
   return items;

@@ -22,17 +22,20 @@ const OCSF_CLASSES: Record<number, ClassFacts> = {
     category: 3,
     attributes: `${BASE} actor:actor comment:text entity:managed_entity! entity_result:managed_entity src_endpoint:network_endpoint`,
     activities: {
-      ...{
-        0: 'Unknown',
-        1: 'Create',
-        2: 'Read',
-        3: 'Update',
-        4: 'Delete',
-        5: 'Move',
-        6: 'Enroll',
-        7: 'Unenroll',
-      },
-      ...{ 8: 'Enable', 9: 'Disable', 10: 'Activate', 11: 'Deactivate', 12: 'Suspend', 13: 'Resume' },
+      0: 'Unknown',
+      1: 'Create',
+      2: 'Read',
+      3: 'Update',
+      4: 'Delete',
+      5: 'Move',
+      6: 'Enroll',
+      7: 'Unenroll',
+      8: 'Enable',
+      9: 'Disable',
+      10: 'Activate',
+      11: 'Deactivate',
+      12: 'Suspend',
+      13: 'Resume',
     },
   },
   3002: {
@@ -40,8 +43,14 @@ const OCSF_CLASSES: Record<number, ClassFacts> = {
     category: 3,
     attributes: `${BASE} actor:actor is_remote:flag service:service session:session src_endpoint:network_endpoint user:user!`,
     activities: {
-      ...{ 0: 'Unknown', 1: 'Logon', 2: 'Logoff', 3: 'Authentication Ticket', 4: 'Service Ticket Request' },
-      ...{ 5: 'Service Ticket Renew', 6: 'Preauth', 7: 'Account Switch' },
+      0: 'Unknown',
+      1: 'Logon',
+      2: 'Logoff',
+      3: 'Authentication Ticket',
+      4: 'Service Ticket Request',
+      5: 'Service Ticket Renew',
+      6: 'Preauth',
+      7: 'Account Switch',
     },
     anyOf: ['service', 'dst_endpoint'],
   },
@@ -112,7 +121,13 @@ const OCSF_OBJECTS: Record<string, ObjectFacts> = {
 };
 
 const SEVERITIES: Record<number, string> = {
-  ...{ 0: 'Unknown', 1: 'Informational', 2: 'Low', 3: 'Medium', 4: 'High', 5: 'Critical', 6: 'Fatal' },
+  0: 'Unknown',
+  1: 'Informational',
+  2: 'Low',
+  3: 'Medium',
+  4: 'High',
+  5: 'Critical',
+  6: 'Fatal',
 };
 const STATUSES: Record<number, string> = { 0: 'Unknown', 1: 'Success', 2: 'Failure' };
 const OTHER = 99;

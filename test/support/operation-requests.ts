@@ -216,7 +216,10 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     `insert into sandbox_sessions (org_id, id, sandbox_id, actor, details, opened_at, seen_at)
      values ($1, $2, $3, $4, $5, now(), now() + interval '1 day')`,
     [
-      ...[client.org.id, SESSION_ID, sandbox.id, JSON.stringify(operator('victim'))],
+      client.org.id,
+      SESSION_ID,
+      sandbox.id,
+      JSON.stringify(operator('victim')),
       JSON.stringify({ ...details, user: null, program: 'victim', argument_count: 0 }),
     ],
   );

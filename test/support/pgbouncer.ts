@@ -32,15 +32,21 @@ export async function startPgBouncer(
   const { uid, gid } = postgresUser();
   if (uid !== undefined) chownSync(directory, uid, gid);
   const all = {
-    ...{ listen_addr: '127.0.0.1', listen_port: String(port), unix_socket_dir: '', auth_type: 'any' },
-    ...{ default_pool_size: '60', ...settings },
+    listen_addr: '127.0.0.1',
+    listen_port: String(port),
+    unix_socket_dir: '',
+    auth_type: 'any',
+    default_pool_size: '60',
+    ...settings,
   };
   const lines = Object.entries(all).map(([name, value]) => `${name} = ${value}`);
   const file = join(directory, 'pgbouncer.ini');
   const database = `* = host=127.0.0.1 port=${server.port} user=postgres`;
   writeFileSync(file, `[databases]\n${database}\n[pgbouncer]\n${lines.join('\n')}\n`);
   const child = spawn(PROGRAM, [file], {
-    ...{ ...postgresUser(), cwd: directory, stdio: ['ignore', 'ignore', 'pipe'] },
+    ...postgresUser(),
+    cwd: directory,
+    stdio: ['ignore', 'ignore', 'pipe'],
   });
   let log = '';
   child.stderr.on('data', (chunk: Buffer) => (log = (log + chunk.toString()).slice(-5_000)));

@@ -77,7 +77,10 @@ export class PostgresServer {
   ): Promise<PostgresServer> {
     const server = new PostgresServer(prepare(parent, name), port ?? (await freePort()));
     server.run('pg_basebackup', [
-      ...['--write-recovery-conf', '--checkpoint=fast', '--no-sync', '--wal-method=stream'],
+      '--write-recovery-conf',
+      '--checkpoint=fast',
+      '--no-sync',
+      '--wal-method=stream',
       `--dbname=postgres://postgres@127.0.0.1:${primary.port}/?application_name=${name}`,
     ]);
     const own = ["primary_conninfo = 'host=127.0.0.1", `port=${primary.port}`, `application_name=${name}'`];
@@ -94,7 +97,9 @@ export class PostgresServer {
   async start(settings: Readonly<Record<string, string>> = {}): Promise<void> {
     const options = Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
     const child = spawn(join(BIN, 'postgres'), ['-D', this.directory, ...options], {
-      ...{ ...postgresUser(), cwd: this.directory, stdio: ['ignore', 'ignore', 'pipe'] },
+      ...postgresUser(),
+      cwd: this.directory,
+      stdio: ['ignore', 'ignore', 'pipe'],
     });
     let log = '';
     child.stderr.on('data', (chunk: Buffer) => (log = (log + chunk.toString()).slice(-5_000)));

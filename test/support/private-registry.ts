@@ -96,7 +96,13 @@ export async function serveRegistry(
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   const registry: PrivateRegistry = {
-    ...{ host: `127.0.0.1:${port}`, port, logins: [], requests: [], image, credentials, intercept },
+    host: `127.0.0.1:${port}`,
+    port,
+    logins: [],
+    requests: [],
+    image,
+    credentials,
+    intercept,
     async pulled() {
       const names = [...served].map((each) => {
         const hash = createHash('sha256').update(`${registry.host}/${each}`).digest('hex');

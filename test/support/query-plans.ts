@@ -100,7 +100,10 @@ export async function costOf(
 
 function summed(plan: PlanNode): Cost {
   const cost: Cost = {
-    ...{ rows: 0, sorted: 0, walked: [], plan },
+    rows: 0,
+    sorted: 0,
+    walked: [],
+    plan,
     buffers: plan['Shared Hit Blocks'] + plan['Shared Read Blocks'],
   };
   const look = (node: PlanNode) => {

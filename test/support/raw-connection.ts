@@ -47,6 +47,8 @@ export function requestHead(line: string, key: string | null, ...headers: readon
 
 /** The headers that ask for a WebSocket. */
 export const WEBSOCKET = [
-  ...['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'],
+  'Connection: Upgrade',
+  'Upgrade: websocket',
+  'Sec-WebSocket-Version: 13',
   'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
 ];

@@ -90,8 +90,13 @@ export async function writeRelease(version: string, service: TestService): Promi
   const window = `since=${day.toISOString().slice(0, 10)}&until=${new Date(+day + 86_400_000).toISOString().slice(0, 10)}`;
   const { sandbox, volume, webhook, event } = resources;
   for (const path of [
-    ...[`sandboxes/${sandbox.id}`, `volumes/${volume.id}`, `webhooks/${webhook.id}`, `events/${event.id}`],
-    ...['members', 'me/org', `billing/usage/sandbox?${window}`],
+    `sandboxes/${sandbox.id}`,
+    `volumes/${volume.id}`,
+    `webhooks/${webhook.id}`,
+    `events/${event.id}`,
+    'members',
+    'me/org',
+    `billing/usage/sandbox?${window}`,
   ]) {
     const [bare, query] = path.split('?');
     answers[`/v1/${path}`] = (await client.request('GET', `/v1/${bare}`, query ? { query } : {})).body;
@@ -101,10 +106,17 @@ export async function writeRelease(version: string, service: TestService): Promi
   );
   const { id: sandboxId, name } = sandbox;
   const release: ReleaseFixture = {
-    ...{ migrations: rows[0]!.count, key, org, keyId, answers },
+    migrations: rows[0]!.count,
+    key,
+    org,
+    keyId,
+    answers,
     resources: {
-      ...{ sandbox: { id: sandboxId, name }, volume: { id: volume.id }, event: { id: event.id } },
-      ...{ key: resources.key, webhook },
+      sandbox: { id: sandboxId, name },
+      volume: { id: volume.id },
+      event: { id: event.id },
+      key: resources.key,
+      webhook,
     },
   };
   const folder = join(FOLDER, version);

@@ -137,8 +137,18 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const changes = listenForChanges(reached, () => undefined);
   const stopping = new AbortController();
   const ctx: ServiceContext = {
-    ...{ disk, pool, reads: pool, requests, runtime, volumes, changes, log, keyring },
-    ...{ eventKeys, activeKeys, seenHeads },
+    disk,
+    pool,
+    reads: pool,
+    requests,
+    runtime,
+    volumes,
+    changes,
+    log,
+    keyring,
+    eventKeys,
+    activeKeys,
+    seenHeads,
     now: options.now ?? now,
     cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey, undefined, options.authorities),
@@ -165,7 +175,13 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   }
 
   return {
-    ...{ ctx, database, directory, url, runtime, volumesDir, logs },
+    ctx,
+    database,
+    directory,
+    url,
+    runtime,
+    volumesDir,
+    logs,
     async newOrg() {
       orgs += 1;
       const slug = `org-${process.pid}-${orgs}`;

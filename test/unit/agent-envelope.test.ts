@@ -50,7 +50,11 @@ describe('frames captured from the official clients', () => {
     for (const { hex, id, flags, type, payload } of [...SENT, ...ACCEPTED]) {
       const [envelope] = decodeAll(Buffer.from(hex, 'hex'));
       expect({ ...envelope, payload: toObject(envelope!.payload) }).toEqual({
-        ...{ id, flags, type, payload, size: hex.length / 2 },
+        id,
+        flags,
+        type,
+        payload,
+        size: hex.length / 2,
       });
     }
   });

@@ -35,10 +35,31 @@ describe('the address of a client', () => {
   });
 
   test.each([
-    ...['', ' ', ',', 'unknown', '_hidden', 'unix', '203.0.113.9;', '203.0.113', '0xcb007109', '3405803785'],
-    ...['203.0.113.9:', '203.0.113.9:http', '203.0.113.9%eth0', '[203.0.113.9]:80', '[]', '[::1', '::1]:80'],
-    ...['"203.0.113.9"', 'for=203.0.113.9', '203.0.113.9/32', '203.0.113.9 203.0.113.8', '203.0.113.9,'],
-    ...[`${'0'.repeat(100)}1.1.1.1`, '1'.repeat(10_000), '\u0661.1.1.1'],
+    '',
+    ' ',
+    ',',
+    'unknown',
+    '_hidden',
+    'unix',
+    '203.0.113.9;',
+    '203.0.113',
+    '0xcb007109',
+    '3405803785',
+    '203.0.113.9:',
+    '203.0.113.9:http',
+    '203.0.113.9%eth0',
+    '[203.0.113.9]:80',
+    '[]',
+    '[::1',
+    '::1]:80',
+    '"203.0.113.9"',
+    'for=203.0.113.9',
+    '203.0.113.9/32',
+    '203.0.113.9 203.0.113.8',
+    '203.0.113.9,',
+    `${'0'.repeat(100)}1.1.1.1`,
+    '1'.repeat(10_000),
+    '\u0661.1.1.1',
   ])('is that of the proxy when the last entry of the list is malformed: %j', (list) => {
     expect(addressOf(list)).toBe('10.0.0.1');
   });
@@ -50,8 +71,12 @@ describe('the address of a client', () => {
 
   test('ignores every header of a peer that is not trusted', () => {
     const headers = {
-      ...{ 'x-forwarded-for': '10.0.0.1', 'x-forwarded-proto': 'https', 'x-forwarded-host': 'a' },
-      ...{ host: 'b', forwarded: 'for=10.0.0.1', 'x-real-ip': '10.0.0.1' },
+      'x-forwarded-for': '10.0.0.1',
+      'x-forwarded-proto': 'https',
+      'x-forwarded-host': 'a',
+      host: 'b',
+      forwarded: 'for=10.0.0.1',
+      'x-real-ip': '10.0.0.1',
     };
     const own = { isProxied: false, isHttps: false, host: 'b' };
     for (const peer of ['203.0.113.9', '2001:db8::1', '11.0.0.1']) {

@@ -12,7 +12,10 @@ test('the record of process 1 tells the end of the command', () => {
   const started = initArguments({ command: ['sh'], untilExit: false, stopSignal: 15 });
   expect(readCommandLine(bytes(INIT_PROGRAM, ...started))).toBe('running');
   expect(readCommandLine(record(`137 9 1 ${MICROS}.`))).toEqual({
-    ...{ exitCode: 137, signal: 9, outOfMemory: true, endedAt: '2026-09-21T14:13:20.000001Z' },
+    exitCode: 137,
+    signal: 9,
+    outOfMemory: true,
+    endedAt: '2026-09-21T14:13:20.000001Z',
   });
   expect(readCommandLine(record(`3 0 2 ${MICROS}.`))).toMatchObject({ signal: null, outOfMemory: null });
   // The first character is the last one that is written.
@@ -41,7 +44,9 @@ test('a command line that is no such record ends no command', () => {
 test('an end is never before the start of its run, and the end of a run ends its command', () => {
   const end = { exitCode: 3, signal: null, outOfMemory: false, endedAt: '2026-01-01T00:00:00.000000Z' };
   expect(commandAfterLook(end, '2026-01-01T00:00:05.000000Z')).toMatchObject({
-    ...{ status: 'exited', exit_code: 3, ended_at: '2026-01-01T00:00:05Z' },
+    status: 'exited',
+    exit_code: 3,
+    ended_at: '2026-01-01T00:00:05Z',
   });
   const exit = { code: 3, outOfMemory: false };
   const ending = { exit, wasAsked: false, stoppedAt: '2026-01-01T00:00:09.000000Z' };

@@ -3,9 +3,15 @@ import type { SandboxMetricsSample } from '../../console/src/lib/api-types.js';
 import { ratesOf } from '../../console/src/sandbox/use-rates.js';
 
 const sample = (second: number, more: Partial<SandboxMetricsSample> = {}): SandboxMetricsSample => ({
-  ...{ timestamp: new Date(second * 1000).toISOString(), cpu_percent: second, processes: 1 },
-  ...{ memory_bytes: null, disk_bytes: null, disk_read_bytes: null, disk_write_bytes: null },
-  ...{ net_rx_bytes: null, net_tx_bytes: null },
+  timestamp: new Date(second * 1000).toISOString(),
+  cpu_percent: second,
+  processes: 1,
+  memory_bytes: null,
+  disk_bytes: null,
+  disk_read_bytes: null,
+  disk_write_bytes: null,
+  net_rx_bytes: null,
+  net_tx_bytes: null,
   ...more,
 });
 
@@ -37,7 +43,12 @@ test('samples that come twice or late are left out', () => {
 test('a new run counts from zero, and a figure that is missing breaks the line', () => {
   const at = (second: number, bytes: number | null) => sample(second, { net_tx_bytes: bytes });
   expect(ratesOf([at(1, 500), at(2, 100), at(3, 300), at(4, null), at(5, 400), at(6, 450)]).sent).toEqual([
-    ...[null, null, 200, null, null, 50],
+    null,
+    null,
+    200,
+    null,
+    null,
+    50,
   ]);
   expect(ratesOf([])).toEqual({ times: [], cpu: [], memory: [], disk: [], received: [], sent: [] });
 });

@@ -11,7 +11,9 @@ type Grown = [name: string, orgId: string, mib: number | undefined, sizeMib?: nu
 /** Stores with their organization and their growth in MiB, and by how much less is free on their disk. */
 const found = (lostMib: number, ...grown: Grown[]) => {
   const stores = grown.map(([name, orgId, mib, sizeMib]) => ({
-    ...{ name, orgId, disk: DISK },
+    name,
+    orgId,
+    disk: DISK,
     before: mib === UNKNOWN ? undefined : 1_000 * MIB,
     bytes: mib === UNKNOWN ? sizeMib && sizeMib * MIB : (1_000 + mib) * MIB,
   }));
@@ -50,7 +52,8 @@ test('a store whose earlier size is unknown has grown by no more than it has', (
 
 test('all stores are measured by one deadline, and those that never answer make no other unknown', async () => {
   const endless = (name: string, orgId: string) => ({
-    ...{ name, orgId },
+    name,
+    orgId,
     measure: () => new Promise<number>(() => undefined),
   });
   const quick = (name: string, orgId: string) => ({ name, orgId, measure: () => Promise.resolve(7) });
@@ -67,7 +70,8 @@ test('all stores are measured by one deadline, and those that never answer make 
 
 test('a store that needs more than the first slice is measured after the others', async () => {
   const slow = {
-    ...{ name: 'a', orgId: 'A' },
+    name: 'a',
+    orgId: 'A',
     measure: async () => new Promise<number>((resolve) => setTimeout(() => resolve(9), SURVEY.sliceMs * 1.5)),
   };
   expect([...(await measureAll([slow]))]).toEqual([['a', 9]]);
@@ -76,7 +80,8 @@ test('a store that needs more than the first slice is measured after the others'
 test('organizations take turns in the measurement', async () => {
   const order: string[] = [];
   const store = (orgId: string, n: number) => ({
-    ...{ name: `${orgId}${n}`, orgId },
+    name: `${orgId}${n}`,
+    orgId,
     measure: () => Promise.resolve(order.push(orgId)),
   });
   const many = Array.from({ length: 50 }, (_, n) => store('A', n));

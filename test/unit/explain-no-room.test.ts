@@ -4,10 +4,15 @@ import type { Candidate } from '../../src/sandboxes/placement/assign.js';
 import { explainNoRoom } from '../../src/sandboxes/placement/explain-no-room.js';
 
 const amounts = (vcpus: number, memoryMib = 100, diskMib: number | null = null): Amounts => ({
-  ...{ vcpus, memoryMib, diskMib },
+  vcpus,
+  memoryMib,
+  diskMib,
 });
 const worker = (id: string, capacity: Amounts, free: Amounts): Candidate => ({
-  ...{ id, capacity, free, capabilities: new Set<string>() },
+  id,
+  capacity,
+  free,
+  capabilities: new Set<string>(),
 });
 const explain = (needs: Amounts, workers: Candidate[], pinnedTo: string | null = null) =>
   explainNoRoom(

@@ -7,7 +7,10 @@ function makeQueue(send: (items: number[]) => Promise<void>, most = 10, batch = 
   const counts: Record<ExportOutcome, number> = { exported: 0, dropped: 0, failed: 0 };
   const errors: (string | undefined)[] = [];
   const queue = new ExportQueue<number>({
-    ...{ most, batch, everyMs: 5, send },
+    most,
+    batch,
+    everyMs: 5,
+    send,
     count: (outcome, items) => (counts[outcome] += items),
     onSent: (error) => errors.push(error?.message),
   });

@@ -109,7 +109,10 @@ test('keys that ask all the time get equal costs, whatever they cost and however
     fc.property(fc.array(profile, { minLength: 2, maxLength: 5 }), (profiles) => {
       const work = profiles.flatMap(({ cost: each, divisor: by, clients }, index) =>
         Array.from({ length: clients }, () => ({
-          ...{ key: `${index}`, cost: each, estimate: Math.ceil(each / by), at: 0 },
+          key: `${index}`,
+          cost: each,
+          estimate: Math.ceil(each / by),
+          at: 0,
         })),
       );
       const many = { total: 1_000, each: 1_000 };
@@ -132,7 +135,10 @@ test('keys that ask all the time get equal costs, whatever they cost and however
 test('a key that asks for little begins after a handful of requests of one that asks for much', () => {
   const many = Array.from({ length: 500 }, () => ({ key: 'a', cost: 18, estimate: 18, at: 0 }));
   const few = Array.from({ length: 20 }, (_, index) => ({
-    ...{ key: 'b', cost: 1, estimate: 1, at: 100 + index * 40 },
+    key: 'b',
+    cost: 1,
+    estimate: 1,
+    at: 100 + index * 40,
   }));
   const { begun } = simulate([...many, ...few], { ...ENDLESS, waiting: { total: 1_000, each: 500 } });
   for (const one of begun.filter(({ key }) => key === 'b')) {
@@ -367,7 +373,9 @@ test('thousands of waiting requests that end as soon as they begin all begin, a 
 test('thousands of requests that have waited too long are refused, a few in each turn', async () => {
   let [now, refused] = [0, 0];
   const shares = new FairAdmission({
-    ...{ ...OPTIONS, running: { total: 1, each: 1 }, waiting: { total: 4_000, each: 500 } },
+    ...OPTIONS,
+    running: { total: 1, each: 1 },
+    waiting: { total: 4_000, each: 500 },
     now: () => now,
   });
   shares.enter('busy', 1, () => undefined);

@@ -23,8 +23,28 @@ import type { Census, GuestTarget } from '../runtimes/guest/target.js';
 
 const BUSYBOX = '/bin/busybox';
 const APPLETS = [
-  ...['sh', 'sleep', 'cat', 'echo', 'env', 'pwd', 'true', 'stty', 'tty', 'nc', 'head', 'wc', 'seq', 'sed'],
-  ...['xargs', 'touch', 'mkdir', 'mkfifo', 'mv', 'rm', 'kill', 'yes'],
+  'sh',
+  'sleep',
+  'cat',
+  'echo',
+  'env',
+  'pwd',
+  'true',
+  'stty',
+  'tty',
+  'nc',
+  'head',
+  'wc',
+  'seq',
+  'sed',
+  'xargs',
+  'touch',
+  'mkdir',
+  'mkfifo',
+  'mv',
+  'rm',
+  'kill',
+  'yes',
 ];
 
 interface Build {

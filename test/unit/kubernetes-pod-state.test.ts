@@ -69,7 +69,9 @@ describe('the state of a run in a cluster', () => {
     const loss = { lastSeen: '2026-01-01T12:00:05.000000Z' };
     expect(stateOf(pod(running), loss).kind).toBe('running');
     expect(stateOf(pod(running, { metadata: deleted }), loss)).toMatchObject({
-      ...{ kind: 'ended', finishedAt: loss.lastSeen, exit: null },
+      kind: 'ended',
+      finishedAt: loss.lastSeen,
+      exit: null,
       failure: { reason: 'node_lost', message: 'the node node-1 of the cluster was lost' },
     });
   });
@@ -105,7 +107,9 @@ describe('the state of a run in a cluster', () => {
     ];
     const message = 'the node evicted the sandbox: its disk was full';
     expect(stateOf(pod(undefined, { status, metadata: { managedFields } }))).toEqual({
-      ...{ kind: 'dead', message, failure: { reason: 'evicted', message } },
+      kind: 'dead',
+      message,
+      failure: { reason: 'evicted', message },
       finishedAt: '2026-01-01T12:00:07.000000Z',
     });
   });
@@ -118,7 +122,8 @@ describe('the state of a run in a cluster', () => {
     expect(stateOf(pod(waiting, { metadata: gone }))).toMatchObject({ kind: 'dead', message: null });
     const status = { phase: 'Failed', reason: 'OutOfcpu', message: 'Pod requires cpu' };
     expect(stateOf(pod(undefined, { status }))).toMatchObject({
-      ...{ kind: 'dead', message: 'the node had too few vCPUs left' },
+      kind: 'dead',
+      message: 'the node had too few vCPUs left',
     });
   });
 
@@ -134,7 +139,8 @@ describe('the state of a run in a cluster', () => {
     const message = '0/2 nodes are available: 2 Insufficient memory.';
     const condition = { type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message };
     expect(stateOf(pod(undefined, { status: { conditions: [condition] } }))).toEqual({
-      ...{ kind: 'pending', noRoom: message },
+      kind: 'pending',
+      noRoom: message,
     });
   });
 });

@@ -4,25 +4,45 @@ import type { Run, RunSpec } from '../../src/engine/runtime.js';
 
 function makePod(bandwidthMbits: number, more: Partial<RunSpec> = {}) {
   const spec: RunSpec = {
-    ...{ image: 'busybox', pullPolicy: 'always', cmd: null, entrypoint: null, user: null, workdir: null },
-    ...{ vcpus: 1, memoryMib: 128, diskMib: null, hostname: null, securityProfile: 'default' },
-    ...{ env: [], labels: {}, mounts: [], scripts: {}, patches: [], ...more },
+    image: 'busybox',
+    pullPolicy: 'always',
+    cmd: null,
+    entrypoint: null,
+    user: null,
+    workdir: null,
+    vcpus: 1,
+    memoryMib: 128,
+    diskMib: null,
+    hostname: null,
+    securityProfile: 'default',
+    env: [],
+    labels: {},
+    mounts: [],
+    scripts: {},
+    patches: [],
+    ...more,
   } as unknown as RunSpec;
   const run: Run = {
-    ...{ orgId: 'org', sandboxId: 'sandbox', runId: 'run', name: 'pod', spec },
+    orgId: 'org',
+    sandboxId: 'sandbox',
+    runId: 'run',
+    name: 'pod',
+    spec,
     secrets: { registry: null, values: {} },
   };
   return podOf(run, {
-    ...{ instanceId: 'instance', architecture: 'amd64', programs: { name: 'programs' } },
-    ...{ secretNames: {}, runtimeClass: undefined, restrictedRuntimeClass: undefined },
-    ...{
-      defaultDiskMib: 0,
-      nodeImages: [],
-      access: 'ReadWriteOnce',
-      cpuOvercommit: 1,
-      sharedCpuMillis: 250,
-      bandwidthMbits,
-    },
+    instanceId: 'instance',
+    architecture: 'amd64',
+    programs: { name: 'programs' },
+    secretNames: {},
+    runtimeClass: undefined,
+    restrictedRuntimeClass: undefined,
+    defaultDiskMib: 0,
+    nodeImages: [],
+    access: 'ReadWriteOnce',
+    cpuOvercommit: 1,
+    sharedCpuMillis: 250,
+    bandwidthMbits,
   });
 }
 

@@ -23,7 +23,9 @@ test('a compiled policy passes what the first matching rule allows', () => {
 
 test('rules for single ports need no ranges of ports', () => {
   const rule: Pick<Rule, 'direction' | 'protocols' | 'action'> = {
-    ...{ direction: 'egress', protocols: ['tcp'], action: 'allow' },
+    direction: 'egress',
+    protocols: ['tcp'],
+    action: 'allow',
   };
   const { egress = [] } = compilePolicy(
     {
@@ -43,7 +45,9 @@ test('rules for single ports need no ranges of ports', () => {
 
 test('a policy with too many rules with ports is refused', () => {
   const many = Array.from({ length: 100 }, (_, i): Rule => ({
-    ...{ direction: 'egress', destination: 'any', action: 'allow' },
+    direction: 'egress',
+    destination: 'any',
+    action: 'allow',
     ports: [{ start: 2 * i + 100, end: 2 * i + 100 }],
   }));
   expect(() => compilePolicy({ rules: many }, environment)).toThrow(/too many rules/);

@@ -17,7 +17,10 @@ const POLICIES: Record<string, NetworkPolicy> = {
 
 function rulesOf(chain: string, policy: NetworkPolicy, bandwidthMbits: number): string[] {
   const script = compilePolicy(policy, {
-    ...{ hosts: ['10.0.0.1'], resolvers: [], neighbours: ['10.0.0.2/24'], openableGroups: [] },
+    hosts: ['10.0.0.1'],
+    resolvers: [],
+    neighbours: ['10.0.0.2/24'],
+    openableGroups: [],
     bandwidthMbits,
   });
   const body = new RegExp(`^ {2}chain ${chain} \\{\\n(.*?)^ {2}\\}`, 'ms').exec(script)![1]!;

@@ -89,21 +89,31 @@ test('the actors of events keep their identities', () => {
 test('failures and sign-ins have their status, severity and class', () => {
   const of = (type: EventType, payload: object) => ocsfOf(eventOf(type, ACTORS.system, payload, 1), null);
   expect(of('sandbox_failed', { sandbox_id: ID, name: 'web', run_id: ID, reason: 'crashed' })).toMatchObject({
-    ...{ class_uid: 3004, activity_id: 11, type_uid: 300_411, status: 'Failure', severity: 'Medium' },
+    class_uid: 3004,
+    activity_id: 11,
+    type_uid: 300_411,
+    status: 'Failure',
+    severity: 'Medium',
     status_detail: 'crashed',
     entity: { uid: ID, name: 'web', type: 'Sandbox', type_id: 99 },
     metadata: { correlation_uid: ID },
   });
   const key = { api_key_id: ID, name: 'ci', prefix: 'skp_x' };
   expect(of('api_key_refused_often', { ...key, refusals: 9, reasons: ['expired'] })).toMatchObject({
-    ...{ class_uid: 3002, activity_id: 1, status: 'Failure' },
+    class_uid: 3002,
+    activity_id: 1,
+    status: 'Failure',
     user: { uid: ID, name: 'ci', credential_uid: ID },
   });
   expect(of('console_session_ended', { ...key, session_id: ID, reason: 'signed_out' })).toMatchObject({
-    ...{ class_uid: 3002, activity_id: 2, session: { uid: ID } },
+    class_uid: 3002,
+    activity_id: 2,
+    session: { uid: ID },
   });
   expect(of('events_exported', { format: 'ocsf' })).toMatchObject({
-    ...{ class_uid: 6003, activity_id: 2, api: { operation: 'events_exported' } },
+    class_uid: 6003,
+    activity_id: 2,
+    api: { operation: 'events_exported' },
     resources: [{ uid: ID, type: 'Audit Log' }],
   });
 });
@@ -131,14 +141,16 @@ test('the checks of this test find faults', () => {
   const faulty = (change: object) => ocsfFaults({ ...valid, ...change }).length;
   expect(ocsfFaults(valid)).toEqual([]);
   for (const change of [
-    ...[{ class_uid: 1 }, { activity_id: 14 }, { type_uid: 1 }, { severity_id: 7 }, { time: AT }],
-    ...[
-      { entity: undefined },
-      { entity: { type_id: 99 } },
-      { actor: {} },
-      { invented: 1 },
-      { category_uid: 6 },
-    ],
+    { class_uid: 1 },
+    { activity_id: 14 },
+    { type_uid: 1 },
+    { severity_id: 7 },
+    { time: AT },
+    { entity: undefined },
+    { entity: { type_id: 99 } },
+    { actor: {} },
+    { invented: 1 },
+    { category_uid: 6 },
   ]) {
     expect(faulty(change)).toBeGreaterThan(0);
   }

@@ -5,8 +5,14 @@ import { PassScope } from '../../src/sandboxes/reconcile/scope.js';
 
 const MINUTE = 60_000;
 const row = (sandboxId: string, more: Partial<ReconcileRow> = {}): ReconcileRow => ({
-  ...{ orgId: `org of ${sandboxId}`, sandboxId, changedAt: 't1', startedAt: 't0', stopReason: null },
-  ...{ maxDurationSecs: null, idleTimeoutSecs: null, commandRuns: false },
+  orgId: `org of ${sandboxId}`,
+  sandboxId,
+  changedAt: 't1',
+  startedAt: 't0',
+  stopReason: null,
+  maxDurationSecs: null,
+  idleTimeoutSecs: null,
+  commandRuns: false,
   wanted: { status: 'running', removed: false, runId: 'r', runStarted: true, runOpen: true, placed: true },
   ...more,
 });

@@ -35,6 +35,8 @@ test('doctor warns when sandboxes ask others than the machine', () => {
   expect(resolversFinding(found(''), []).state).toBe('missing');
   expect(resolversFinding(found(lines('10.0.0.2')), []).state).toBe('ok');
   expect(resolversFinding(found(''), ['10.0.0.3'])).toEqual({
-    ...{ check: 'resolvers', state: 'ok', found: 'sandboxes ask 10.0.0.3' },
+    check: 'resolvers',
+    state: 'ok',
+    found: 'sandboxes ask 10.0.0.3',
   });
 });

@@ -17,8 +17,15 @@ test('one line in the list of fields reaches the columns, the schema, new rows a
   expect(shape.textColumns()).toContain('s.runtime, s.note, s.spec_format');
 
   const row = {
-    ...{ ...shape.initial, id: 'i', org_id: 'o', name: 'n', slug: 's', status: 'created' as const },
-    ...{ ephemeral: false, created_at: '2026-03-01T00:00:00.000000Z', note: 'a "note"' },
+    ...shape.initial,
+    id: 'i',
+    org_id: 'o',
+    name: 'n',
+    slug: 's',
+    status: 'created' as const,
+    ephemeral: false,
+    created_at: '2026-03-01T00:00:00.000000Z',
+    note: 'a "note"',
   };
   expect(shape.stored(row).at(-1)).toBe('a "note"');
   const presented = shape.present(row);

@@ -7,13 +7,18 @@ import { Pace, PACE } from '../../src/fairness/pace.js';
 
 const shares = () =>
   new FairAdmission({
-    ...{ running: { total: 2, each: 1 }, alone: 1 },
+    running: { total: 2, each: 1 },
+    alone: 1,
     pace: new Pace(PACE),
-    ...{ waiting: { total: 1_000, each: 500 }, maxWaitMs: 60_000, maxHoldMs: 60_000 },
+    waiting: { total: 1_000, each: 500 },
+    maxWaitMs: 60_000,
+    maxHoldMs: 60_000,
   });
 const filter = { columns: [], since: undefined, until: undefined };
 const place = (orgId: string, afterSeq: number): LogPlace => ({
-  ...{ orgId, filter, afterSeq },
+  orgId,
+  filter,
+  afterSeq,
   format: 'sandkeep',
 });
 

@@ -11,8 +11,12 @@ const SETTINGS = { usagePatienceMs: 100, usageIdleMs: 60_000, usageStallMs: 60_0
 test('a stream that gets no turn gives its place to the next', async () => {
   const pace = new Pace(PACE);
   const shares = new FairAdmission({
-    ...{ running: { total: 1, each: 1 }, alone: 1, waiting: { total: 1, each: 0 } },
-    ...{ maxWaitMs: 60_000, maxHoldMs: 60_000, pace },
+    running: { total: 1, each: 1 },
+    alone: 1,
+    waiting: { total: 1, each: 0 },
+    maxWaitMs: 60_000,
+    maxHoldMs: 60_000,
+    pace,
   });
   const other = shares.enter('a', 1, () => undefined);
   const stream = makeSnapshotStreamer({ settings: SETTINGS, pace } as Shared, { total: 1, content: 'usage' });

@@ -18,7 +18,9 @@ describe('traceparent', () => {
     const text = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
     const context = parseTraceparent(text)!;
     expect(context).toEqual({
-      ...{ traceId: '4bf92f3577b34da6a3ce929d0e0e4736', spanId: '00f067aa0ba902b7', sampled: true },
+      traceId: '4bf92f3577b34da6a3ce929d0e0e4736',
+      spanId: '00f067aa0ba902b7',
+      sampled: true,
     });
     expect(formatTraceparent(context)).toBe(text);
   });

@@ -17,7 +17,9 @@ function sampledOf(
     const traceId = idOf(index);
     const context = caller
       ? trace.setSpanContext(ROOT_CONTEXT, {
-          ...{ traceId, spanId: '00f067aa0ba902b7', isRemote: caller.isRemote ?? true },
+          traceId,
+          spanId: '00f067aa0ba902b7',
+          isRemote: caller.isRemote ?? true,
           traceFlags: caller.sampled ? 1 : 0,
         })
       : ROOT_CONTEXT;

@@ -64,8 +64,14 @@ function exportOf(
     const { category, event_type, payload, resource_id, unmarked, isDropped, isSigned } = event;
     const id = `019a0000-0000-7000-8000-${String(seq).padStart(12, '0')}`;
     const content = {
-      ...{ org_id: ORG, id, occurred_at: timeOf(seq), category, event_type },
-      ...{ actor: event.actor, payload: JSON.parse(JSON.stringify(payload)), resource_id },
+      org_id: ORG,
+      id,
+      occurred_at: timeOf(seq),
+      category,
+      event_type,
+      actor: event.actor,
+      payload: JSON.parse(JSON.stringify(payload)),
+      resource_id,
     };
     const facts = { seq, event_id: id, occurred_at: timeOf(seq), leaf: leafOf(content), unmarked };
     link = linkOf(link, { ...facts });
@@ -79,8 +85,13 @@ function exportOf(
   });
   const end = signCheckpoint(keys, { org_id: ORG, seq: events.length, link, at, marked_from });
   const drop = signCheckpoint(keys, {
-    ...{ org_id: ORG, seq: dropped, link, at, dropped_before: '2026-11-10T00:00:00.000000Z' },
-    ...{ base_seq: base, base_link: baseLink },
+    org_id: ORG,
+    seq: dropped,
+    link,
+    at,
+    dropped_before: '2026-11-10T00:00:00.000000Z',
+    base_seq: base,
+    base_link: baseLink,
   });
   const lines: ExportLine[] = [
     { begin: { org_id: ORG, seq: base, link: baseLink } },

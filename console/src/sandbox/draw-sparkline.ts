@@ -12,7 +12,10 @@ export function drawSparkline(
   const colour = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const chart = new UPlot(
     {
-      ...{ width: place.clientWidth, height: HEIGHT, legend: { show: false }, cursor: { show: false } },
+      width: place.clientWidth,
+      height: HEIGHT,
+      legend: { show: false },
+      cursor: { show: false },
       axes: [{ show: false }, { show: false }],
       padding: [2, 0, 2, 0],
       scales: { y: { range: (_chart, _least, most) => [0, Math.max(most, LEAST_TOP) * 1.05] } },

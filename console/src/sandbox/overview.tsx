@@ -79,10 +79,17 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
 
 function Timeline({ sandbox }: { sandbox: SandboxResponse }) {
   const events = useHistory(sandbox, [
-    ...['sandbox_created', 'sandbox_start_requested', 'sandbox_start_queued', 'sandbox_start_waiting'],
+    'sandbox_created',
+    'sandbox_start_requested',
+    'sandbox_start_queued',
+    'sandbox_start_waiting',
     'sandbox_image_moved',
-    ...['sandbox_started', 'sandbox_command_ended', 'sandbox_stop_requested', 'sandbox_stopped'],
-    ...['sandbox_failed', 'sandbox_renamed'],
+    'sandbox_started',
+    'sandbox_command_ended',
+    'sandbox_stop_requested',
+    'sandbox_stopped',
+    'sandbox_failed',
+    'sandbox_renamed',
   ]);
   return (
     <section class="panel" aria-labelledby="timeline">

@@ -13,8 +13,13 @@ type Body = Record<string, unknown>;
 
 /** These come first. The others are in a section that opens. */
 const FIRST = new Set([
-  ...['name', 'image.reference', 'resources.vcpus', 'resources.memory_mib', 'labels'],
-  ...['runtime.cmd', 'lifecycle.ends_with_command'],
+  'name',
+  'image.reference',
+  'resources.vcpus',
+  'resources.memory_mib',
+  'labels',
+  'runtime.cmd',
+  'lifecycle.ends_with_command',
 ]);
 
 export function CreateForm({ value, change }: { value: Body; change: (value: Body) => void }) {

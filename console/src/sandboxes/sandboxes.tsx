@@ -137,8 +137,12 @@ export function Sandboxes() {
                 type="button"
                 onClick={() =>
                   url.set({
-                    ...{ status: [], stop_reason: [], labels: '', name_prefix: '' },
-                    ...{ created_after: '', created_before: '' },
+                    status: [],
+                    stop_reason: [],
+                    labels: '',
+                    name_prefix: '',
+                    created_after: '',
+                    created_before: '',
                   })
                 }
               >

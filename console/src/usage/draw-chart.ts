@@ -40,7 +40,9 @@ function draw(place: HTMLElement, { days, names, amounts, textOf }: ChartData): 
   const order = names.map((_, index) => index).toReversed();
   return new UPlot(
     {
-      ...{ width: place.clientWidth, height: HEIGHT, legend: { show: true, live: true } },
+      width: place.clientWidth,
+      height: HEIGHT,
+      legend: { show: true, live: true },
       tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1000), 'UTC'),
       cursor: { points: { show: false } },
       axes: [

@@ -44,7 +44,8 @@ export function Month({ month }: { month: string }) {
           {
             title: 'Included by quota',
             cell: ({ name }) => included(quotas.data, name),
-            ...{ isNumber: true, isMinor: true },
+            isNumber: true,
+            isMinor: true,
           },
           { title: 'Cost', cell: ({ amount_cents }) => amount(amount_cents), isNumber: true },
         ];

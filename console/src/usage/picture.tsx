@@ -43,7 +43,8 @@ export function Picture({ report, metric, window, keys }: PictureProps) {
   const columns: readonly Column<number>[] = [
     { title: 'UTC day', cell: (place) => days[place]! },
     ...shown.map((series) => ({
-      ...{ title: nameOf(series), isNumber: true },
+      title: nameOf(series),
+      isNumber: true,
       cell: (place: number) => textOf(series.amounts[place]!),
     })),
     { title: 'Sum', cell: (place) => <b>{textOf(stacked.totals[place]!)}</b>, isNumber: true },
@@ -52,10 +53,8 @@ export function Picture({ report, metric, window, keys }: PictureProps) {
   const csv = () => [
     ['UTC day', ...shown.map((series) => `${nameOf(series)}, ${unit}`), `Sum, ${unit}`],
     ...places.map((place) => [
-      ...[
-        days[place]!,
-        ...[...shown.map((series) => series.amounts[place]!), stacked.totals[place]!].map(withoutNoise),
-      ],
+      days[place]!,
+      ...[...shown.map((series) => series.amounts[place]!), stacked.totals[place]!].map(withoutNoise),
     ]),
   ];
   return (
@@ -144,7 +143,8 @@ function Owners({ report, metric, days, keys, since }: OwnersProps) {
       ? []
       : [
           {
-            ...{ title: 'Cost', isNumber: true },
+            title: 'Cost',
+            isNumber: true,
             cell: ({ owner }: Series) => costs.textOf(costOf.get(owner) ?? 0),
           },
         ]),

@@ -37,11 +37,14 @@ export async function readReport(
     const names = new Map(report.volumes.map(({ id, name }) => [id, name ?? 'Host volume']));
     return {
       amounts: report.rows.map((row) => ({
-        ...{ day: row.day.slice(0, 10), owner: row.volume_id, amount: STORAGE.of(row) },
+        day: row.day.slice(0, 10),
+        owner: row.volume_id,
+        amount: STORAGE.of(row),
       })),
       nameOf: (owner) => names.get(owner) ?? `deleted volume ${owner}`,
       pageOf: (owner) => (names.has(owner) ? `/volumes/${owner}` : undefined),
-      ...{ unit: STORAGE.unit, textOf: hours },
+      unit: STORAGE.unit,
+      textOf: hours,
     };
   }
   return keys.length > 0 || metric === 'cost'
@@ -54,11 +57,14 @@ async function bySandbox(metric: ComputeMetric, window: Window, signal: AbortSig
   const names = new Map(report.sandboxes.map(({ id, name }) => [id, name]));
   return {
     amounts: report.rows.map((row) => ({
-      ...{ day: row.day.slice(0, 10), owner: row.sandbox_id, amount: COMPUTE[metric].of(row) },
+      day: row.day.slice(0, 10),
+      owner: row.sandbox_id,
+      amount: COMPUTE[metric].of(row),
     })),
     nameOf: (owner) => names.get(owner) ?? owner,
     pageOf: (owner) => `/sandboxes/${owner}`,
-    ...{ unit: COMPUTE[metric].unit, textOf: hours },
+    unit: COMPUTE[metric].unit,
+    textOf: hours,
   };
 }
 

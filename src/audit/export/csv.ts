@@ -36,8 +36,17 @@ function recordOf({
   if (!event) return undefined;
   const { category, event_type, actor, payload, resource_id } = event;
   return [
-    ...[seq, event_id, shortInstant(occurred_at), category, event_type],
-    ...[actor.kind, actorId(actor), JSON.stringify(actor), resource_id ?? '', JSON.stringify(payload)],
-    ...[leaf.toString('hex'), link.toString('hex')],
+    seq,
+    event_id,
+    shortInstant(occurred_at),
+    category,
+    event_type,
+    actor.kind,
+    actorId(actor),
+    JSON.stringify(actor),
+    resource_id ?? '',
+    JSON.stringify(payload),
+    leaf.toString('hex'),
+    link.toString('hex'),
   ];
 }

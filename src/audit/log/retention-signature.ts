@@ -18,7 +18,9 @@ export function signRetention(
   at: Instant,
 ): SignedRetention {
   return {
-    ...{ org_id: orgId, retention_months: months, retention_at: at },
+    org_id: orgId,
+    retention_months: months,
+    retention_at: at,
     retention_key_id: keys.current.id,
     retention_signature: keys.sign(textOf(orgId, months, at)),
   };

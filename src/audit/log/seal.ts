@@ -151,7 +151,11 @@ async function recordRotation(
   at: Instant,
 ): Promise<void> {
   await recordEvent(tx, {
-    ...{ orgId, type: 'event_key_rotated', actor: LOG, resourceId: null, at },
+    orgId,
+    type: 'event_key_rotated',
+    actor: LOG,
+    resourceId: null,
+    at,
     payload: { key_id: current, previous_key_id: previous },
   });
 }

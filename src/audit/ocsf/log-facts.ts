@@ -36,7 +36,10 @@ export async function readLogFacts(
       return [
         seq,
         {
-          ...{ seq, leaf: leaf.toString('hex'), link: link.toString('hex'), unmarked },
+          seq,
+          leaf: leaf.toString('hex'),
+          link: link.toString('hex'),
+          unmarked,
           previous_link: links.get(seq - 1)?.toString('hex') ?? null,
           checkpoint: checkpoint ? signed(checkpoint) : null,
         },

@@ -118,8 +118,13 @@ async function recordDrop(ctx: SealContext, retention: SignedRetention, before: 
     await insertDrop(
       tx,
       signCheckpoint(ctx.eventKeys(), {
-        ...{ org_id: orgId, seq, link, at, dropped_before: before },
-        ...{ base_seq: base.seq, base_link: base.link },
+        org_id: orgId,
+        seq,
+        link,
+        at,
+        dropped_before: before,
+        base_seq: base.seq,
+        base_link: base.link,
       }),
     );
     await recordEvent(tx, {

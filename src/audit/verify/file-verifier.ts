@@ -114,8 +114,11 @@ export class FileVerifier {
     const { entries = 0, checkpoints = 0, unmarked = 0 } = this.log ?? {};
     const endKey = this.promisedEnd?.key_id ?? null;
     return {
-      ...{ entries, checkpoints, unmarked },
-      ...{ wrong: wrong?.message ?? null, fault: wrong?.fault ?? null },
+      entries,
+      checkpoints,
+      unmarked,
+      wrong: wrong?.message ?? null,
+      fault: wrong?.fault ?? null,
       begins_after: this.begin?.seq ?? 0,
       replaced_key: endKey === this.crypto.currentKeyId ? null : endKey,
     };

@@ -57,8 +57,11 @@ export async function verifyStore(
       }
       const { entries = 0, checkpoints = 0, unmarked = 0 } = verifier ?? {};
       return {
-        ...{ entries, checkpoints, unmarked },
-        ...{ wrong: wrong?.message ?? null, fault: wrong?.fault ?? null },
+        entries,
+        checkpoints,
+        unmarked,
+        wrong: wrong?.message ?? null,
+        fault: wrong?.fault ?? null,
         unsealed: await countUnsealed(tx, orgId),
       };
     },

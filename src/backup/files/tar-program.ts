@@ -45,7 +45,8 @@ export function packTree(directory: string, name: string, leftOut: readonly stri
       name,
     ],
     {
-      ...{ env: ENVIRONMENT, stdio: ['ignore', 'pipe', 'pipe'] },
+      env: ENVIRONMENT,
+      stdio: ['ignore', 'pipe', 'pipe'],
     },
   );
   const ended = endOf(child);
@@ -82,7 +83,8 @@ export async function unpackTree(
     'tar',
     ['--extract', ...SHARED, ...options, '--file=-', `--directory=${directory}`, '--', name],
     {
-      ...{ env: ENVIRONMENT, stdio: ['pipe', 'ignore', 'pipe'] },
+      env: ENVIRONMENT,
+      stdio: ['pipe', 'ignore', 'pipe'],
     },
   );
   const ended = endOf(child);

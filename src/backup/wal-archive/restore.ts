@@ -49,7 +49,10 @@ export async function restoreToTime<T>(
   const replay = chooseReplay(path, time);
   const keys = archivedKeys(replay.root, places);
   const target = await openTarget({
-    ...{ places, databaseUrl: undefined, file: path, orgs: [] },
+    places,
+    databaseUrl: undefined,
+    file: path,
+    orgs: [],
     keyFiles: keys.map(({ to }) => to),
     prepare: async (directory) => {
       onStep(`unpacking the base copy of ${shortInstant(replay.base.startedAt)}`);

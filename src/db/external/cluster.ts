@@ -103,7 +103,8 @@ export class Cluster {
   /** A client that asks this server about itself. */
   private makeProbe(host: Host): pg.Client {
     const client = new pg.Client({
-      ...{ connectionString: this.url, application_name: 'sandkeep servers' },
+      connectionString: this.url,
+      application_name: 'sandkeep servers',
       connectionTimeoutMillis: SEARCH_MS,
     });
     client.on('error', () => undefined);
@@ -169,7 +170,8 @@ export class Cluster {
   }
 
   private breakOff(which: (held: Held) => boolean, reason: string): void {
-    for (const held of [...this.held]) if (which(held)) held.breakOff(reason);
+    // A copy, since a connection that breaks off leaves the set.
+    for (const held of Array.from(this.held)) if (which(held)) held.breakOff(reason);
   }
 
   /** Prepared statements, roles and notifications belong to a session, so a pooler must keep sessions apart. */

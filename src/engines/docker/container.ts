@@ -104,7 +104,8 @@ export function containerOptions(
         ? {}
         : {
             BlkioDeviceWriteBps: writes.disks.map((disk) => ({
-              ...{ Path: disk, Rate: writes.mibPerSecond * MIB },
+              Path: disk,
+              Rate: writes.mibPerSecond * MIB,
             })),
           }),
       ...(controlGroup === undefined ? {} : { CgroupParent: controlGroup }),
@@ -119,7 +120,10 @@ export function containerOptions(
       Mounts: [
         ...(hasPrograms(binds) ? [] : [init.mount]),
         ...binds.map(({ source, target, readonly = false }) => ({
-          ...{ Type: 'bind' as const, Source: source, Target: target, ReadOnly: readonly },
+          Type: 'bind' as const,
+          Source: source,
+          Target: target,
+          ReadOnly: readonly,
           BindOptions: { Propagation: 'rprivate' as const },
         })),
       ],

@@ -48,7 +48,10 @@ export function boundsOf(
   const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
   return {
     // The engine refuses less than 6 MiB.
-    ...{ vcpus: info.NCPU, memoryMib: memoryOf(info), smallestMemoryMib: 6, sharedCpuMillis },
+    vcpus: info.NCPU,
+    memoryMib: memoryOf(info),
+    smallestMemoryMib: 6,
+    sharedCpuMillis,
     ...(onThisKernel ? { openFiles: Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')) } : {}),
   };
 }

@@ -91,7 +91,10 @@ export class GuestInit {
 
   get mount() {
     return {
-      ...{ Type: 'volume' as const, Source: this.volume, Target: PROGRAMS_DIRECTORY, ReadOnly: true },
+      Type: 'volume' as const,
+      Source: this.volume,
+      Target: PROGRAMS_DIRECTORY,
+      ReadOnly: true,
       VolumeOptions: { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {} } },
     };
   }
@@ -129,13 +132,12 @@ export class GuestInit {
       Labels: { [INIT_LABEL]: 'container' },
       HostConfig: {
         Mounts: [{ ...mount, ReadOnly: false, VolumeOptions: { ...mount.VolumeOptions, NoCopy: false } }],
-        ...{
-          NetworkMode: 'none',
-          CapDrop: ['ALL'],
-          SecurityOpt: ['no-new-privileges'],
-          ReadonlyRootfs: true,
-        },
-        ...{ LogConfig: { Type: 'none', Config: {} }, RestartPolicy: { Name: 'no' } },
+        NetworkMode: 'none',
+        CapDrop: ['ALL'],
+        SecurityOpt: ['no-new-privileges'],
+        ReadonlyRootfs: true,
+        LogConfig: { Type: 'none', Config: {} },
+        RestartPolicy: { Name: 'no' },
       },
     }).catch(ignoreStatus(CONFLICT));
     try {

@@ -144,12 +144,10 @@ export class DockerRuntime implements Runtime {
     const init = new GuestInit(docker, info.Architecture);
     await init.ensureVolume();
     const detected = await detectCapabilities(docker, info, {
-      ...{
-        instanceId,
-        volumes: options.volumes,
-        programs: init.programs,
-        runtimeClass: options.runtimeClass,
-      },
+      instanceId,
+      volumes: options.volumes,
+      programs: init.programs,
+      runtimeClass: options.runtimeClass,
     });
     return new DockerRuntime(
       docker,
@@ -165,20 +163,20 @@ export class DockerRuntime implements Runtime {
       init,
       detected,
       await SandboxNetworks.open(docker, {
-        ...{
-          instanceId,
-          name: options.network,
-          resolvers: options.resolvers,
-          openableGroups: options.allow ?? [],
-          bandwidthMbits: options.bandwidthMbits ?? 0,
-        },
+        instanceId,
+        name: options.network,
+        resolvers: options.resolvers,
+        openableGroups: options.allow ?? [],
+        bandwidthMbits: options.bandwidthMbits ?? 0,
         unmountable: detected.mounts.unavailable,
-        ...{ init, sharesKernel: sharesKernel(info, options.runtimeClass) },
+        init,
+        sharesKernel: sharesKernel(info, options.runtimeClass),
       }),
       makeFairQueue({
         slots: startSlots(info.NCPU),
         waiting: { total: Infinity, each: Infinity },
-        ...{ maxWaitMs: LONGEST_WAIT_MS, idleMs: Infinity },
+        maxWaitMs: LONGEST_WAIT_MS,
+        idleMs: Infinity,
       }),
       new Images(untimed, goArchitecture(info), options.pulls),
       openControlGroup(info),
@@ -203,7 +201,8 @@ export class DockerRuntime implements Runtime {
       const prepared = newer ? undefined : found;
       const image = prepared ? undefined : (newer ?? (await this.images.ensure(run, signal)));
       const release = await this.starts.acquire(run.orgId, {
-        ...{ idleMs: () => 0, cutOff: () => undefined },
+        idleMs: () => 0,
+        cutOff: () => undefined,
         gone: signal,
       });
       if (!release) throw new Error('the engine is busy with other starts');
@@ -304,7 +303,10 @@ export class DockerRuntime implements Runtime {
       const found = await this.findContainer(sandboxId);
       if (!found) return;
       const stream = await this.untimed.getContainer(found.Id).logs({
-        ...{ follow: true, stdout: true, stderr: true, timestamps: true },
+        follow: true,
+        stdout: true,
+        stderr: true,
+        timestamps: true,
         // A number would lose the nanoseconds.
         since: sinceOf(query.after) as unknown as number,
         abortSignal: signal,

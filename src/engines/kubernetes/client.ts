@@ -57,7 +57,9 @@ export async function openCluster(address: ClusterAddress): Promise<Cluster> {
     ],
   });
   return {
-    ...{ library, config, server: cluster.server },
+    library,
+    config,
+    server: cluster.server,
     core: new CoreV1Api(options),
     networking: new NetworkingV1Api(options),
     coordination: new CoordinationV1Api(options),

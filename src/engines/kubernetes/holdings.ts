@@ -37,7 +37,10 @@ export function holdingOf(pod: V1Pod, state: PodState): Holding {
     }
     case 'running':
       return {
-        ...{ ...ids, ...none, state: 'running', startedAt: state.startedAt },
+        ...ids,
+        ...none,
+        state: 'running',
+        startedAt: state.startedAt,
         imageDigest: imageDigestOf(pod),
       };
     case 'ended': {

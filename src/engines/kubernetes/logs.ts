@@ -26,7 +26,8 @@ export async function* followLog(
   stream.once('pipe', (answer) => answer.once('error', (error) => stream.destroy(error)));
   const since = after.stdout === undefined ? {} : { sinceTime: secondOf(after.stdout.nanos) };
   const request = await new library.Log(config).log(namespace, pod, CONTAINER, stream, {
-    ...{ follow: true, timestamps: true },
+    follow: true,
+    timestamps: true,
     ...since,
   });
   const stop = () => request.abort();

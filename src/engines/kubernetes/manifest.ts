@@ -76,8 +76,11 @@ export function manifest(options: ManifestOptions): KubernetesObject[] {
     const roleRef = { apiGroup: RBAC, kind: kind!, name: metadata!.name! };
     const of = { name: object, ...(where === undefined ? {} : { namespace: where }), labels };
     return {
-      ...{ apiVersion: `${RBAC}/v1`, kind: where === undefined ? 'ClusterRoleBinding' : 'RoleBinding' },
-      ...{ metadata: of, subjects, roleRef },
+      apiVersion: `${RBAC}/v1`,
+      kind: where === undefined ? 'ClusterRoleBinding' : 'RoleBinding',
+      metadata: of,
+      subjects,
+      roleRef,
     } satisfies V1RoleBinding;
   };
   const bound = (...args: Parameters<typeof role>) => [role(...args), binding(role(...args))];
@@ -96,7 +99,8 @@ export function manifest(options: ManifestOptions): KubernetesObject[] {
         )
       : [
           ...bound('Role', name, OWN, namespace),
-          ...[ofOrganization, binding(ofOrganization, ORGANIZATION_BINDING, namespace)],
+          ofOrganization,
+          binding(ofOrganization, ORGANIZATION_BINDING, namespace),
           ...bound('ClusterRole', `${prefix}-organizations`, [
             ...OF_CLUSTER,
             bindRule(ofOrganization.metadata!.name!),

@@ -34,7 +34,9 @@ export async function recordChoice(
   }
   const resourceVersion = lease?.metadata?.resourceVersion;
   const metadata = {
-    ...{ name, labels: { 'app.kubernetes.io/managed-by': 'sandkeep' }, annotations: { [CHOICE]: choice } },
+    name,
+    labels: { 'app.kubernetes.io/managed-by': 'sandkeep' },
+    annotations: { [CHOICE]: choice },
     ...(resourceVersion === undefined ? {} : { resourceVersion }),
   };
   const body = { metadata, spec: {} };

@@ -92,7 +92,8 @@ export class Namespaces {
     let next: string | undefined;
     do {
       const page = await core.listNamespace({
-        ...{ labelSelector: selectorOf(this.instanceId), limit: PAGE },
+        labelSelector: selectorOf(this.instanceId),
+        limit: PAGE,
         ...(next ? { _continue: next } : {}),
       });
       found.push(...page.items.filter((item) => this.isOurs(item)).map(({ metadata }) => metadata!.name!));
@@ -153,7 +154,8 @@ export class Namespaces {
     if (!found) {
       this.settledAt.delete(name);
       const labels = {
-        ...{ ...this.labels, [ORG_LABEL]: orgId },
+        ...this.labels,
+        [ORG_LABEL]: orgId,
         'pod-security.kubernetes.io/enforce': 'baseline',
       };
       await core.createNamespace({ body: { metadata: { name, labels } } });

@@ -49,7 +49,8 @@ export function stateOf(pod: V1Pod, loss?: NodeLoss): PodState {
   }
   if (terminated) {
     return {
-      ...{ kind: 'ended', startedAt },
+      kind: 'ended',
+      startedAt,
       finishedAt: instantOf(terminated.finishedAt) ?? null,
       exit: { code: terminated.exitCode, outOfMemory: terminated.reason === 'OOMKilled' },
       failure: explainEnd(pod, isGoing),
@@ -59,7 +60,10 @@ export function stateOf(pod: V1Pod, loss?: NodeLoss): PodState {
     const name = pod.spec?.nodeName ?? '';
     const message = `the node ${name} of the cluster was lost`;
     return {
-      ...{ kind: 'ended', startedAt, finishedAt: loss.lastSeen, exit: null },
+      kind: 'ended',
+      startedAt,
+      finishedAt: loss.lastSeen,
+      exit: null,
       failure: { reason: 'node_lost', message },
     };
   }

@@ -86,7 +86,9 @@ export function podOf({ orgId, sandboxId, runId, spec }: Run, options: PodOption
       securityContext: { seccompProfile: { type: 'RuntimeDefault' } },
       nodeSelector: { 'kubernetes.io/os': 'linux', 'kubernetes.io/arch': options.architecture },
       tolerations: ['not-ready', 'unreachable'].map((state) => ({
-        ...{ key: `node.kubernetes.io/${state}`, operator: 'Exists', effect: 'NoExecute' },
+        key: `node.kubernetes.io/${state}`,
+        operator: 'Exists',
+        effect: 'NoExecute',
         tolerationSeconds: NODE_LOST_SECS,
       })),
       ...(runtimeClass === undefined ? {} : { runtimeClassName: runtimeClass }),

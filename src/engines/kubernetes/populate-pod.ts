@@ -75,7 +75,10 @@ async function apply(files: GuestFiles, patch: Patch): Promise<void> {
       if (!found) throw new PatchError(`${patch.path} does not exist`);
       if (!isOf(found, 'file')) throw new PatchError(`${patch.path} is not a file`);
       return write(files, patch.path, Buffer.from(patch.content), found.size, {
-        ...{ ...CREATE, create: false, truncate: false, mode: 0 },
+        ...CREATE,
+        create: false,
+        truncate: false,
+        mode: 0,
       });
     }
     case 'remove':

@@ -21,7 +21,9 @@ export async function deniedAmong({ authorization }: Cluster, rights: readonly R
       body: {
         spec: {
           resourceAttributes: {
-            ...{ group, verb, resource: resource! },
+            group,
+            verb,
+            resource: resource!,
             ...(subresource === undefined ? {} : { subresource }),
             ...(namespace === undefined ? {} : { namespace }),
             ...(name === undefined ? {} : { name }),

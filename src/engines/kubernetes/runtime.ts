@@ -144,9 +144,13 @@ export class KubernetesRuntime implements Runtime {
     const programs = new PodPrograms(cluster, architecture);
     await programs.ensure(namespace);
     const networkOptions = {
-      ...{ instanceId, architecture, programs: programs.volume },
-      ...{ choice: options.network, clusterCidrs: options.clusterCidrs ?? [] },
-      ...{ image: options.probeImage ?? PROBE_IMAGE, runtimeClass: options.runtimeClass },
+      instanceId,
+      architecture,
+      programs: programs.volume,
+      choice: options.network,
+      clusterCidrs: options.clusterCidrs ?? [],
+      image: options.probeImage ?? PROBE_IMAGE,
+      runtimeClass: options.runtimeClass,
     };
     const network = await ClusterNetwork.open(cluster, networkOptions, namespaces);
     const pods = new WatchCache<V1Pod>(cluster, {
@@ -358,16 +362,18 @@ export class KubernetesRuntime implements Runtime {
     const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
     const { cpuOvercommit = 1, bandwidthMbits = 0 } = this.options;
     const body = podOf(run, {
-      ...{ instanceId: this.instanceId, architecture: this.programs.architecture },
-      ...{ programs: this.programs.volume, secretNames, defaultDiskMib, nodeImages },
-      ...{
-        runtimeClass,
-        restrictedRuntimeClass,
-        access: this.volumes?.access ?? 'ReadWriteOnce',
-        cpuOvercommit,
-        sharedCpuMillis: this.bounds.sharedCpuMillis,
-        bandwidthMbits,
-      },
+      instanceId: this.instanceId,
+      architecture: this.programs.architecture,
+      programs: this.programs.volume,
+      secretNames,
+      defaultDiskMib,
+      nodeImages,
+      runtimeClass,
+      restrictedRuntimeClass,
+      access: this.volumes?.access ?? 'ReadWriteOnce',
+      cpuOvercommit,
+      sharedCpuMillis: this.bounds.sharedCpuMillis,
+      bandwidthMbits,
     });
     await core.createNamespacedPod({ namespace, body }).catch(ignoreStatus(CONFLICT));
   }

@@ -53,11 +53,16 @@ export function openingContainers(spec: RunSpec, main: V1Container): V1Container
   return [
     {
       name: OPENING_CONTAINER,
-      ...{ image: image!, imagePullPolicy: imagePullPolicy!, resources: resources! },
+      image: image!,
+      imagePullPolicy: imagePullPolicy!,
+      resources: resources!,
       command: [INIT_PROGRAM],
       args: mounts.map(({ mountPath }) => `--open=${mountPath}`),
       securityContext: {
-        ...{ privileged: false, allowPrivilegeEscalation: false, runAsUser: 0, runAsGroup: 0 },
+        privileged: false,
+        allowPrivilegeEscalation: false,
+        runAsUser: 0,
+        runAsGroup: 0,
         capabilities: { drop: ['ALL'], add: ['DAC_OVERRIDE', 'FOWNER'] },
       },
       volumeMounts: [...volumeMounts.filter(({ name }) => name === PROGRAMS_VOLUME), ...mounts],

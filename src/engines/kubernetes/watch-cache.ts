@@ -170,7 +170,9 @@ export class WatchCache<T extends KubernetesObject> {
     const { library, config } = this.cluster;
     const { path, labelSelector } = this.watched;
     const query = {
-      ...{ resourceVersion: this.version, allowWatchBookmarks: true, timeoutSeconds: WATCH_SECS },
+      resourceVersion: this.version,
+      allowWatchBookmarks: true,
+      timeoutSeconds: WATCH_SECS,
       labelSelector,
     };
     const over = new AbortController();

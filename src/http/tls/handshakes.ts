@@ -11,9 +11,15 @@ export const HANDSHAKE_MS = 10_000;
 const HANDSHAKE_RECORD = 22;
 /** Forward secrecy and authenticated encryption only, as in the intermediate profile of Mozilla's server-side TLS. */
 const CIPHERS = [
-  ...['TLS_AES_128_GCM_SHA256', 'TLS_AES_256_GCM_SHA384', 'TLS_CHACHA20_POLY1305_SHA256'],
-  ...['ECDHE-ECDSA-AES128-GCM-SHA256', 'ECDHE-RSA-AES128-GCM-SHA256', 'ECDHE-ECDSA-AES256-GCM-SHA384'],
-  ...['ECDHE-RSA-AES256-GCM-SHA384', 'ECDHE-ECDSA-CHACHA20-POLY1305', 'ECDHE-RSA-CHACHA20-POLY1305'],
+  'TLS_AES_128_GCM_SHA256',
+  'TLS_AES_256_GCM_SHA384',
+  'TLS_CHACHA20_POLY1305_SHA256',
+  'ECDHE-ECDSA-AES128-GCM-SHA256',
+  'ECDHE-RSA-AES128-GCM-SHA256',
+  'ECDHE-ECDSA-AES256-GCM-SHA384',
+  'ECDHE-RSA-AES256-GCM-SHA384',
+  'ECDHE-ECDSA-CHACHA20-POLY1305',
+  'ECDHE-RSA-CHACHA20-POLY1305',
 ].join(':');
 
 function contextOf({ cert, key }: KeyPair): SecureContextOptions {
@@ -34,7 +40,8 @@ export function expectTls(
   server.removeAllListeners('connection');
   const tls = createServer({
     ...contextOf(certificate.pair),
-    ...{ ALPNProtocols: ['http/1.1'], handshakeTimeout: HANDSHAKE_MS },
+    ALPNProtocols: ['http/1.1'],
+    handshakeTimeout: HANDSHAKE_MS,
   });
   certificate.onRenewal((pair) => tls.setSecureContext(contextOf(pair)));
   const beginning = new Map<string, { socket: Socket; settled: () => void }>();

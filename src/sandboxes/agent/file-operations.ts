@@ -87,7 +87,15 @@ export const OPERATIONS: Record<string, Operation> = {
 };
 
 const WRITES = new Set([
-  ...['SetStat', 'Symlink', 'Mkdir', 'Remove', 'RemoveDir', 'Copy', 'Rename', 'FSetStat', 'Write'],
+  'SetStat',
+  'Symlink',
+  'Mkdir',
+  'Remove',
+  'RemoveDir',
+  'Copy',
+  'Rename',
+  'FSetStat',
+  'Write',
 ]);
 const CHANGING_OPTIONS = ['create', 'create_new', 'truncate'];
 

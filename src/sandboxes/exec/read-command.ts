@@ -17,7 +17,11 @@ export function commandOf({ cmd, args = [], env = [], cwd, user }: Fields, credi
   return {
     args: [cmd, ...args],
     env: env.map(({ key, value }) => `${key}=${value}`),
-    ...{ cwd: cwd ?? null, user: user ?? null, terminal: null, rlimits: [], credit },
+    cwd: cwd ?? null,
+    user: user ?? null,
+    terminal: null,
+    rlimits: [],
+    credit,
   };
 }
 

@@ -121,7 +121,10 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
           description:
             'Runs a program and answers when it has ended. With `Accept: text/event-stream` its output is sent while it runs. A client that leaves ends the command.',
           tags: ['sandboxes'],
-          ...{ params, headers: WriteHeaders, body: ExecRequest, response },
+          params,
+          headers: WriteHeaders,
+          body: ExecRequest,
+          response,
         },
       },
       answer,

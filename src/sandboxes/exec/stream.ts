@@ -46,7 +46,10 @@ export async function stream(
         events.push(name, () => encoders[name](undefined, true));
       }
       events.push('exited', () => ({
-        ...{ exit_code: exitCode, timed_out: timedOut, oom_killed: oomKilled, duration_ms: durationMs },
+        exit_code: exitCode,
+        timed_out: timedOut,
+        oom_killed: oomKilled,
+        duration_ms: durationMs,
       }));
     } catch (cause) {
       const error = await explainEnd(visit, cause);

@@ -25,7 +25,9 @@ export function contentRoutes(app: App, address: Address, enter: Enter): void {
         operationId: `read_sandbox_file${suffix}`,
         summary: 'Read a file of a sandbox',
         description: 'Sends the bytes of one file.',
-        ...{ ...routeOptions(address), headers: PathHeaders, querystring: PathQuery },
+        ...routeOptions(address),
+        headers: PathHeaders,
+        querystring: PathQuery,
         response: {
           ...answers(Bytes, ...REFUSALS),
           200: { description: 'The bytes of the file.', content: { [OCTETS]: { schema: Bytes } } },

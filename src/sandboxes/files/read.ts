@@ -10,7 +10,12 @@ import { translateErrors } from './translate-errors.js';
 
 const CHUNK_BYTES = 128 * 1024;
 const READ_ONLY = {
-  ...{ read: true, write: false, append: false, create: false, truncate: false, createNew: false },
+  read: true,
+  write: false,
+  append: false,
+  create: false,
+  truncate: false,
+  createNew: false,
   mode: 0,
 };
 

@@ -118,7 +118,9 @@ function writingRoutes(app: App, address: Address, enter: Enter): void {
         summary: 'Remove a file or directory of a sandbox',
         description:
           'Removes a file or an empty directory. With `x-msb-file-recursive: true` it removes a directory with everything in it.',
-        ...{ ...common, headers: RemoveHeaders, querystring: PathQuery },
+        ...common,
+        headers: RemoveHeaders,
+        querystring: PathQuery,
         response: answersToBody(
           MessageResponse,
           ...REFUSALS,
@@ -142,7 +144,9 @@ function writingRoutes(app: App, address: Address, enter: Enter): void {
         summary: 'Make a directory in a sandbox',
         description:
           'Makes the directory and the missing directories above it. A directory that exists is no error.',
-        ...{ ...common, headers: WriteHeaders, body: MakeDirectoryRequest },
+        ...common,
+        headers: WriteHeaders,
+        body: MakeDirectoryRequest,
         response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
       },
     },
@@ -156,7 +160,9 @@ function writingRoutes(app: App, address: Address, enter: Enter): void {
         operationId: `copy_sandbox_file${suffix}`,
         summary: 'Copy a file within a sandbox',
         description: 'Copies one file. A file at the target is replaced in one step.',
-        ...{ ...common, headers: WriteHeaders, body: TransferRequest },
+        ...common,
+        headers: WriteHeaders,
+        body: TransferRequest,
         response: answersToBody(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS),
       },
     },
@@ -170,7 +176,9 @@ function writingRoutes(app: App, address: Address, enter: Enter): void {
         operationId: `rename_sandbox_file${suffix}`,
         summary: 'Rename or move a file or directory within a sandbox',
         description: 'Moves a file or directory to another path of the same file system.',
-        ...{ ...common, headers: WriteHeaders, body: TransferRequest },
+        ...common,
+        headers: WriteHeaders,
+        body: TransferRequest,
         response: answersToBody(
           MessageResponse,
           ...REFUSALS,

@@ -19,7 +19,9 @@ export async function openFiles({ guest, recorder, ended }: Visit): Promise<File
   const record = await recorder.files();
   const files = guest.files();
   return {
-    ...{ files, record, ended },
+    files,
+    record,
+    ended,
     discard: async (path) => {
       const own = guest.files();
       await own.remove(path).catch(() => undefined);

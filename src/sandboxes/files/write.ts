@@ -6,7 +6,12 @@ import { replaceFile } from './replace-file.js';
 import type { FileSession } from './session.js';
 
 const CREATE_NEW = {
-  ...{ read: false, write: true, append: false, create: true, truncate: false, createNew: true },
+  read: false,
+  write: true,
+  append: false,
+  create: true,
+  truncate: false,
+  createNew: true,
   mode: 0o600,
 };
 

@@ -69,7 +69,9 @@ export function logRoutes(app: App, ctx: Shared, turns: Turns): void {
           description:
             'Sends server-sent events, from the first line that is kept. Each event `log` has `{"source","ts","text"}` as its data: a line, or a part of a line above 16 KiB. The event `end` follows the end of the run. A stream without it is not complete; continue with `last-event-id`.',
           tags: ['sandboxes'],
-          ...{ params, querystring, headers: FollowHeaders },
+          params,
+          querystring,
+          headers: FollowHeaders,
           response: {
             ...answers(Type.Any(), 'sandbox_not_found', 'not_supported'),
             ...eventStream,

@@ -60,7 +60,9 @@ function measured(row: MeasuredRow): MeasuredSandbox {
   const isRunning = row.status === 'running' && run_id !== null && started_at !== null;
   const intervalMs = is_off || interval_ms === null ? null : Number(interval_ms);
   return {
-    ...{ id, isRunning, intervalMs },
+    id,
+    isRunning,
+    intervalMs,
     limits: resources && {
       vcpus: resources.vcpus,
       memoryMib: resources.memory_mib,
@@ -69,7 +71,11 @@ function measured(row: MeasuredRow): MeasuredSandbox {
     subject:
       isRunning && intervalMs !== null
         ? {
-            ...{ orgId: row.org_id, org: row.org, sandboxId: id, runId: run_id, intervalMs },
+            orgId: row.org_id,
+            org: row.org,
+            sandboxId: id,
+            runId: run_id,
+            intervalMs,
             startedAt: Number(microsOf(started_at) / 1_000n),
           }
         : null,

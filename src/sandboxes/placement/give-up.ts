@@ -38,14 +38,14 @@ async function giveUp(
 
 function observationOf({ org_id, sandbox_id, run_id, words }: Unwanted): Observation {
   return {
-    ...{ orgId: org_id, sandboxId: sandbox_id, runId: run_id },
-    ...{
-      occurrence: 'start_failed',
-      startedAt: null,
-      stoppedAt: null,
-      exit: null,
-      reason: 'no_room_in_time',
-    },
+    orgId: org_id,
+    sandboxId: sandbox_id,
+    runId: run_id,
+    occurrence: 'start_failed',
+    startedAt: null,
+    stoppedAt: null,
+    exit: null,
+    reason: 'no_room_in_time',
     message: `no worker had room for it while its caller waited: ${words ?? 'no live worker can run it'}`,
   };
 }

@@ -31,7 +31,12 @@ export async function noteLongWaits(ctx: Context, signal: AbortSignal): Promise<
             resourceId: sandbox_id,
             at,
             payload: {
-              ...{ sandbox_id, name, run_id, vcpus, memory_mib, disk_mib },
+              sandbox_id,
+              name,
+              run_id,
+              vcpus,
+              memory_mib,
+              disk_mib,
               ...({ previous_status: 'starting', status: 'starting' } as const),
               reason: has_worker ? 'insufficient_capacity' : 'no_worker',
             },

@@ -114,7 +114,9 @@ export class CommandWatch {
 
   private async lookByAgent(row: ReconcileRow, gone: AbortSignal): Promise<void> {
     const release = await this.queue.acquire(row.orgId, {
-      ...{ idleMs: () => 0, cutOff: () => undefined, gone },
+      idleMs: () => 0,
+      cutOff: () => undefined,
+      gone,
     });
     if (!release) return;
     try {

@@ -35,7 +35,7 @@ export function imageMoved(
     actor: RECONCILER,
     resourceId: id,
     at,
-    payload: { ...{ sandbox_id: id, name, run_id }, ...{ previous_digest: image_digest, digest, disk } },
+    payload: { sandbox_id: id, name, run_id, previous_digest: image_digest, digest, disk },
   };
 }
 

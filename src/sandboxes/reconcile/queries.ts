@@ -78,8 +78,11 @@ export async function changedSandboxes(
      union
      ${NAMED}`,
     [
-      ...[worker.id, worker.runtime],
-      ...[named.map(({ orgId }) => orgId), named.map(({ sandboxId }) => sandboxId), since],
+      worker.id,
+      worker.runtime,
+      named.map(({ orgId }) => orgId),
+      named.map(({ sandboxId }) => sandboxId),
+      since,
     ],
   );
 }

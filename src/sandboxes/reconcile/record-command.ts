@@ -36,7 +36,11 @@ export async function recordCommands(
         ? []
         : [
             {
-              ...{ orgId, type: 'sandbox_command_ended' as const, actor: RECONCILER, resourceId: id, at },
+              orgId,
+              type: 'sandbox_command_ended' as const,
+              actor: RECONCILER,
+              resourceId: id,
+              at,
               payload: { sandbox_id: id, name, run_id, ...command },
             },
           ],

@@ -205,14 +205,14 @@ function endOf(
     ended === null
       ? {}
       : {
-          ...{
-            status: ended,
-            status_reason: null,
-            last_failure_message: ended === 'failed' ? message : null,
-          },
+          status: ended,
+          status_reason: null,
+          last_failure_message: ended === 'failed' ? message : null,
           ...cause,
           command: commandAfterRun(sandbox.command, run, {
-            ...{ exit: exit ?? null, stoppedAt, wasAsked: run.stop_reason !== null },
+            exit: exit ?? null,
+            stoppedAt,
+            wasAsked: run.stop_reason !== null,
           }),
         };
   // The request to stop was the last change of a sandbox that is stopping.

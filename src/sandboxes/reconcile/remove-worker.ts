@@ -27,8 +27,13 @@ export async function removeWorker(pool: Pool, id: string): Promise<number | und
         if (runId === null) return [];
         return [
           {
-            ...{ orgId, sandboxId, runId, occurrence: 'run_lost' },
-            ...{ startedAt: null, stoppedAt: null, exit: null },
+            orgId,
+            sandboxId,
+            runId,
+            occurrence: 'run_lost',
+            startedAt: null,
+            stoppedAt: null,
+            exit: null,
             reason: 'worker_removed',
             message: `the worker ${worker.name} was removed, and the disk of the sandbox with it`,
           },

@@ -19,7 +19,12 @@ export function traceCall(
   traceOfResource(pool, orgId, sandboxId, now())
     .then((parent) =>
       tracing.record({
-        ...{ name: `runtime ${step}`, kind: 'client', began, ended, attributes, parent },
+        name: `runtime ${step}`,
+        kind: 'client',
+        began,
+        ended,
+        attributes,
+        parent,
         ...(error === undefined ? {} : { errorType: error instanceof Error ? error.name : 'Error' }),
       }),
     )

@@ -28,7 +28,11 @@ export async function end(
     await announceEndedSession(batch, sessionId);
     if (session.isFirst) {
       await recordEvent(batch, {
-        ...{ orgId, type: 'sandbox_session_end_requested', actor, resourceId: sandbox.id, at },
+        orgId,
+        type: 'sandbox_session_end_requested',
+        actor,
+        resourceId: sandbox.id,
+        at,
         payload: session.details,
       });
     }

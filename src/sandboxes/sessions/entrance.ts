@@ -88,7 +88,10 @@ export class Entrance {
       onFilesEnded: () => end('session_ended'),
     });
     return {
-      ...{ sandboxId, guest, recorder, ended: ended.signal },
+      sandboxId,
+      guest,
+      recorder,
+      ended: ended.signal,
       endCause: () => endCauseOf(own, { orgId, sandboxId, runId: runId! }),
       leave: () => end('client_left'),
     };

@@ -33,7 +33,13 @@ function present(sandboxId: string, row: ListedSession): SandboxSession {
   const known: Pick<SessionDetails, 'kind'> & Partial<SessionDetails> = details;
   const { kind, user = null, program = null, argument_count = 0 } = known;
   return {
-    ...{ id, sandbox_id: sandboxId, kind, actor, user, program, argument_count },
+    id,
+    sandbox_id: sandboxId,
+    kind,
+    actor,
+    user,
+    program,
+    argument_count,
     opened_at: shortInstant(opened_at),
     end_requested_at: end_requested_at && shortInstant(end_requested_at),
   };

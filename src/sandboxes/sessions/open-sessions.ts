@@ -26,7 +26,8 @@ export class OpenSessions {
   constructor(private readonly ctx: { pool: Sql } & Pick<Context, 'log' | 'settings' | 'changes'>) {
     const everyMs = ctx.settings.sessionLostMs / RENEWALS;
     this.loop = startLoop(() => this.renew(), {
-      ...{ intervalMs: everyMs, maxBackoffMs: everyMs },
+      intervalMs: everyMs,
+      maxBackoffMs: everyMs,
       onError: (error) => ctx.log.warn({ err: error }, 'open sessions could not be renewed'),
     });
     // A notification that is lost while the connection is down is found by the next renewal.

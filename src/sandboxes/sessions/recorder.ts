@@ -78,7 +78,11 @@ export class SessionRecorder {
     const [program] = args;
     const id = newId();
     const summary: SessionDetails = {
-      ...{ session_id: id, sandbox_id: sandboxId, name, kind, user: user?.slice(0, MAX_PROGRAM) ?? null },
+      session_id: id,
+      sandbox_id: sandboxId,
+      name,
+      kind,
+      user: user?.slice(0, MAX_PROGRAM) ?? null,
       program: program?.slice(0, MAX_PROGRAM) ?? null,
       argument_count: Math.max(args.length - 1, 0),
     };
@@ -144,9 +148,13 @@ export class SessionRecorder {
         isOver = true;
         this.touch();
         const payload = {
-          ...{ reason, exit_code: exitCode, duration_ms: Math.round(performance.now() - begun) },
+          reason,
+          exit_code: exitCode,
+          duration_ms: Math.round(performance.now() - begun),
           ...(exitCode === null ? {} : { oom_killed: oomKilled ?? null }),
-          ...{ bytes_in: received, bytes_out: sent, file_writes: writes },
+          bytes_in: received,
+          bytes_out: sent,
+          file_writes: writes,
         };
         const at = this.ctx.now();
         this.sessions.end(row.id, () =>

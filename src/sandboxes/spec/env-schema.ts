@@ -31,7 +31,8 @@ export function envRequest(description: string) {
       Type.Array(EnvVar, { maxItems: MOST.env, description: 'The variables in their order.' }),
       {
         ...StringMap({ description: 'The variables by name.' }),
-        ...{ maxProperties: MOST.env, examples: [{ LANG: 'C.UTF-8' }] },
+        maxProperties: MOST.env,
+        examples: [{ LANG: 'C.UTF-8' }],
       },
     ],
     description,

@@ -99,7 +99,8 @@ export function shapeOf<const F extends Fields>(fields: F) {
   const entries = Object.entries(fields) as [keyof F & string, SandboxField<TSchema, unknown>][];
   const steps = entries.map(([name, { json }], index) => ({
     opening: `${index === 0 ? '{' : ','}${JSON.stringify(name)}:`,
-    ...{ name, json },
+    name,
+    json,
   }));
   return {
     properties: Object.fromEntries(entries.map(([name, { schema }]) => [name, schema])) as SchemasOf<F>,

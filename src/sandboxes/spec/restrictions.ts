@@ -7,12 +7,12 @@ import type { Restrictions } from '../../http/schema.js';
 export const RESTRICTIONS: Restrictions = {
   fields: ['resources', 'rlimits', 'mounts', 'network', 'lifecycle', 'security_profile', 'env'],
   words: [
-    ...['resource', 'cpu', 'vcpu', 'core', 'gpu', 'accelerator', 'memory', 'ram', 'swap', 'disk', 'storage'],
-    ...['volume', 'mount', 'bandwidth', 'limit', 'rlimit', 'ulimit', 'quota', 'max', 'rate', 'budget'],
-    ...['timeout', 'ttl', 'deadline', 'expire', 'duration', 'idle', 'lifecycle', 'ephemeral'],
-    ...['network', 'port', 'egress', 'ingress', 'outbound', 'inbound', 'dns', 'proxy', 'firewall', 'policy'],
-    ...['allow', 'allowed', 'allowlist', 'deny', 'denied', 'denylist', 'block', 'blocked', 'internet'],
-    ...['secret', 'credential', 'sensitive', 'masked', 'env', 'environment'],
-    ...['readonly', 'privileged', 'capability', 'security', 'seccomp', 'apparmor', 'isolation', 'isolated'],
-  ],
+    'resource cpu vcpu core gpu accelerator memory ram swap disk storage',
+    'volume mount bandwidth limit rlimit ulimit quota max rate budget',
+    'timeout ttl deadline expire duration idle lifecycle ephemeral',
+    'network port egress ingress outbound inbound dns proxy firewall policy',
+    'allow allowed allowlist deny denied denylist block blocked internet',
+    'secret credential sensitive masked env environment',
+    'readonly privileged capability security seccomp apparmor isolation isolated',
+  ].flatMap((words) => words.split(' ')),
 };

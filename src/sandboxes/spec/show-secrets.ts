@@ -29,7 +29,10 @@ function injectionOf({ injection = {}, substitution }: SecretEntry): Shown['inje
   }
   const { headers = true, header_fields: only = [], query = false, body = false } = substitution;
   return {
-    ...{ headers, basic_auth: headers, query_params: query, body },
+    headers,
+    basic_auth: headers,
+    query_params: query,
+    body,
     ...(only.length === 0 ? {} : { header_fields: only }),
   };
 }

@@ -26,7 +26,8 @@ export function terminalRoutes(app: App, entrance: Entrance): void {
           description:
             'The ticket opens one terminal within a minute. The terminal ends when the key that made the ticket is revoked or expires.',
           tags: ['sandboxes'],
-          ...{ params, body: TerminalRequest },
+          params,
+          body: TerminalRequest,
           response: answersToBody(
             TerminalTicket,
             'sandbox_not_found',

@@ -24,8 +24,11 @@ export async function makeTicket(
   const ticket = `skt_${randomBase62(RANDOM_LENGTH)}`;
   const expiresAt = addMillis(now(), LIFETIME_MS);
   await insertTicket(pool, {
-    ...{ org_id: orgId, hash: hashOf(ticket), sandbox_id: sandboxId },
-    ...{ key_id: key.id, secret_prefix: key.secret_prefix },
+    org_id: orgId,
+    hash: hashOf(ticket),
+    sandbox_id: sandboxId,
+    key_id: key.id,
+    secret_prefix: key.secret_prefix,
     session_hash: session?.hash ?? null,
     sealed: keyring().seal(JSON.stringify(request), sandboxId),
     expires_at: expiresAt,

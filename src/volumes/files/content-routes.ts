@@ -24,7 +24,10 @@ export function contentRoutes(app: App, enter: EnterFiles): void {
         scope: 'volumes:read',
         summary: 'Read a file of a volume',
         description: 'Sends the bytes of one file.',
-        ...{ tags, params, headers: PathHeaders, querystring: PathQuery },
+        tags,
+        params,
+        headers: PathHeaders,
+        querystring: PathQuery,
         response: {
           ...answers(Bytes, ...REFUSALS),
           200: { description: 'The bytes of the file.', content: { [OCTETS]: { schema: Bytes } } },
@@ -56,12 +59,10 @@ export function contentRoutes(app: App, enter: EnterFiles): void {
           summary: 'Write a file of a volume',
           description:
             'The body is the content of the file, with any content-type or none. Missing directories are made. An existing file is replaced in one step and keeps its permissions.',
-          ...{
-            tags,
-            params,
-            querystring: PathQuery,
-            headers: Type.Object({ ...PathHeaders.properties, ...WriteHeaders.properties }),
-          },
+          tags,
+          params,
+          querystring: PathQuery,
+          headers: Type.Object({ ...PathHeaders.properties, ...WriteHeaders.properties }),
           body: { content: { [OCTETS]: { schema: Bytes } } },
           response: answers(MessageResponse, ...REFUSALS, ...WRITE_REFUSALS, 'idempotency_conflict'),
         },

@@ -42,7 +42,10 @@ export class CapLedger {
   ): Promise<Account> {
     const key = `${orgId}/${volumeId}`;
     const use = this.uses.get(key) ?? {
-      ...{ measuredBytes: lastKnownBytes, addedBytes: 0, growingBytes: 0, validUntil: 0 },
+      measuredBytes: lastKnownBytes,
+      addedBytes: 0,
+      growingBytes: 0,
+      validUntil: 0,
       measuring: undefined,
     };
     this.uses.set(key, use);

@@ -12,7 +12,9 @@ const KEPT_CHARACTERS = 200;
  */
 export async function measure(directory: string, signal: AbortSignal): Promise<number | undefined> {
   const child = spawn('du', ['-skx', '--', directory], {
-    ...{ signal, killSignal: 'SIGKILL', env: ENVIRONMENT },
+    signal,
+    killSignal: 'SIGKILL',
+    env: ENVIRONMENT,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let out = '';

@@ -51,7 +51,8 @@ describeDocker('commands on the agent channel', () => {
       agent.write(request);
       agent.stdin(1, 'busybox stty size; exit 5\n');
       expect(await agent.outcome(1)).toMatchObject({
-        ...{ stdout: expect.stringContaining('\r\n30 100\r\n'), last: { payload: { code: 5 } } },
+        stdout: expect.stringContaining('\r\n30 100\r\n'),
+        last: { payload: { code: 5 } },
       });
     }
   });
@@ -83,7 +84,10 @@ describeDocker('commands on the agent channel', () => {
       payload: { pid: expect.any(Number) },
     });
     expect(messages.map(({ type }) => type).toSorted()).toEqual([
-      ...['core.exec.exited', 'core.exec.started', 'core.exec.stderr', 'core.exec.stdout'],
+      'core.exec.exited',
+      'core.exec.started',
+      'core.exec.stderr',
+      'core.exec.stdout',
     ]);
     expect(messages.at(-1)).toMatchObject({ type: 'core.exec.exited', flags: 1, payload: { code: 3 } });
     const lines = await agent.outcome(agent.sh('busybox seq 100000; exit 4'));
@@ -193,7 +197,9 @@ describeDocker('commands on the agent channel', () => {
       payload: { kind: 'resource_limit', message: 'spawn "cat": the connection has 64 sessions already' },
     });
     expect(await agent.fs('Stat', { path: '/', follow_symlink: true })).toEqual({
-      ...{ ok: false, error: 'the connection has 64 sessions already', data: null },
+      ok: false,
+      error: 'the connection has 64 sessions already',
+      data: null,
     });
     agent.stdin(sessions[0]!);
     expect(await code(sessions[0]!)).toBe(0);

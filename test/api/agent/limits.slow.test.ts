@@ -51,7 +51,8 @@ describeDocker('the limits of the agent channel', () => {
     const wrong = agent.id();
     agent.send(wrong, 'core.exec.request', { cmd: 'true' });
     expect(await agent.next(wrong)).toMatchObject({
-      ...{ type: 'core.error', flags: 1 },
+      type: 'core.error',
+      flags: 1,
       payload: { kind: 'invalid_flags', offending_type: 'core.exec.request' },
     });
     const session = agent.exec('cat');
@@ -245,7 +246,9 @@ describeDocker('the limits of the agent channel', () => {
     );
     const path = `/tmp/${`${long}/`.repeat(12)}`;
     expect(await agent.fs('List', { path })).toEqual({
-      ...{ ok: false, error: 'the directory has too many entries for a list', data: null },
+      ok: false,
+      error: 'the directory has too many entries for a list',
+      data: null,
     });
     const { Handle: handle } = (await agent.fs('OpenDir', { path })).data;
     expect((await agent.fs('ReadDir', { handle })).ok).toBe(true);

@@ -64,7 +64,12 @@ async function write(random: number): Promise<void> {
   const at = instantFromMicros(FIRST + BigInt(random % MICROS));
   const payload = { name: 'Org', slug: 'org' };
   await recordEvent(service.ctx.pool, {
-    ...{ orgId: client.org.id, type: 'org_created', actor: operator('test'), resourceId: null, at, payload },
+    orgId: client.org.id,
+    type: 'org_created',
+    actor: operator('test'),
+    resourceId: null,
+    at,
+    payload,
   });
 }
 

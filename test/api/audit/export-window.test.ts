@@ -22,16 +22,20 @@ beforeAll(async () => {
   await seal();
   for (const day of DAYS) {
     const content = {
-      ...{ org_id: client.org.id, id: uuidv7(), occurred_at: at(day), category: 'test' },
-      ...{
-        event_type: day % 2 ? 'odd' : 'even',
-        actor: operator('test'),
-        payload: { day },
-        resource_id: null,
-      },
+      org_id: client.org.id,
+      id: uuidv7(),
+      occurred_at: at(day),
+      category: 'test',
+      event_type: day % 2 ? 'odd' : 'even',
+      actor: operator('test'),
+      payload: { day },
+      resource_id: null,
     };
     await insertEvent(service.ctx.pool, {
-      ...{ ...content, actor_kind: 'system', actor_id: 'operator', leaf: null },
+      ...content,
+      actor_kind: 'system',
+      actor_id: 'operator',
+      leaf: null,
     });
     await seal();
   }
@@ -70,7 +74,8 @@ test('an export of a time range reads no entries outside the first and last of t
   const during = { since: at(2), until: at(3) };
   expect(await findSpan(pool, orgId, during)).toEqual({ first: seqOf(3), last: seqOf(5) });
   expect(await findSpan(pool, orgId, { since: at(1), until: '2030-01-01T12:00:00.000000Z' })).toEqual({
-    ...{ first: seqOf(1), last: seqOf(1) },
+    first: seqOf(1),
+    last: seqOf(1),
   });
   expect(await findSpan(pool, orgId, { since: '2031-01-01T00:00:00.000000Z', until: undefined })).toBe(
     undefined,

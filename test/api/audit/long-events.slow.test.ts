@@ -90,7 +90,8 @@ test('pages of long events are short and never empty, and give each event exactl
   const counts: number[] = [];
   for (let cursor: string | undefined, reading = true; reading;) {
     const { status, body, text } = await client.get('/v1/events', {
-      ...{ event_type: 'sandbox_started', limit: counts.length === 1 ? 3 : 100 },
+      event_type: 'sandbox_started',
+      limit: counts.length === 1 ? 3 : 100,
       ...(cursor === undefined ? {} : { cursor }),
     });
     expect(status).toBe(200);

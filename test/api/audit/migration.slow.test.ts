@@ -57,7 +57,11 @@ test('the migration to the log appends every older event unchanged', async () =>
     expect(failed).toEqual([]);
     for (const org of orgs) {
       expect(await verifyStore(pool, org, { keys: eventKeys().known })).toMatchObject({
-        ...{ wrong: null, unsealed: 0, entries: EVENTS / 2, unmarked: EVENTS / 2, checkpoints: 7 },
+        wrong: null,
+        unsealed: 0,
+        entries: EVENTS / 2,
+        unmarked: EVENTS / 2,
+        checkpoints: 7,
       });
       const times = (await wholeLog(pool, org, 1_000)).map(({ occurred_at }) => occurred_at);
       expect(times).toEqual(times.toSorted());

@@ -32,8 +32,14 @@ const seal = () => sealEvents(service.ctx, never);
 async function write({ org }: Client, occurred_at: string): Promise<string> {
   const id = uuidv7();
   const content = {
-    ...{ org_id: org.id, id, occurred_at, category: 'test', event_type: 'test_event' },
-    ...{ actor: operator('test'), payload: null, resource_id: null },
+    org_id: org.id,
+    id,
+    occurred_at,
+    category: 'test',
+    event_type: 'test_event',
+    actor: operator('test'),
+    payload: null,
+    resource_id: null,
   };
   await insertEvent(pool, { ...content, actor_kind: 'system', actor_id: 'operator', leaf: null });
   return id;

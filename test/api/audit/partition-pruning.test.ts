@@ -31,8 +31,14 @@ const seal = () => sealEvents(service.ctx, new AbortController().signal);
 async function write({ org }: Client, occurred_at: string, event_type = 'test_event'): Promise<string> {
   const id = uuidv7();
   const content = {
-    ...{ org_id: org.id, id, occurred_at, category: event_type.split('_')[0]!, event_type },
-    ...{ actor: operator('test'), payload: null, resource_id: null },
+    org_id: org.id,
+    id,
+    occurred_at,
+    category: event_type.split('_')[0]!,
+    event_type,
+    actor: operator('test'),
+    payload: null,
+    resource_id: null,
   };
   await insertEvent(pool, { ...content, actor_kind: 'system', actor_id: 'operator', leaf: null });
   return id;
@@ -123,7 +129,9 @@ test('a page of few events in many months is the same as from an unpartitioned t
         const found: string[] = [];
         for (let cursor: string | undefined; ;) {
           const { body } = await client.get('/v1/events', {
-            ...{ since, until, limit },
+            since,
+            until,
+            limit,
             ...(event_type.length > 0 ? { event_type } : {}),
             ...(cursor === undefined ? {} : { cursor }),
           });

@@ -37,8 +37,14 @@ async function write({ org }: Client, month: string, count: number): Promise<voi
   const actor = operator('test');
   const events = Array.from({ length: count }, (_, index) => {
     const content = {
-      ...{ org_id: org.id, id: uuidv7(), occurred_at: instantFromMicros(first + BigInt(index)) },
-      ...{ category: 'test', event_type: 'test_event', actor, payload: null, resource_id: null },
+      org_id: org.id,
+      id: uuidv7(),
+      occurred_at: instantFromMicros(first + BigInt(index)),
+      category: 'test',
+      event_type: 'test_event',
+      actor,
+      payload: null,
+      resource_id: null,
     };
     const { id, occurred_at } = content;
     return { id, occurred_at, mark: service.ctx.eventKeys().mark(leafOf(content)) };
@@ -48,8 +54,11 @@ async function write({ org }: Client, month: string, count: number): Promise<voi
      select $1, id, occurred_at, 'test', 'test_event', $2, 'null', 'system', 'operator', mark
      from unnest($3::uuid[], $4::timestamptz[], $5::bytea[]) as e (id, occurred_at, mark)`,
     [
-      ...[org.id, JSON.stringify(actor), events.map(({ id }) => id)],
-      ...[events.map(({ occurred_at }) => occurred_at), events.map(({ mark }) => mark)],
+      org.id,
+      JSON.stringify(actor),
+      events.map(({ id }) => id),
+      events.map(({ occurred_at }) => occurred_at),
+      events.map(({ mark }) => mark),
     ],
   );
   await seal();

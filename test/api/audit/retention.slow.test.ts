@@ -36,8 +36,14 @@ const keep = ({ org }: Client, months: number | null) =>
 async function write({ org }: Client, occurred_at: string): Promise<string> {
   const id = uuidv7();
   const content = {
-    ...{ org_id: org.id, id, occurred_at, category: 'test', event_type: 'test_event' },
-    ...{ actor: operator('test'), payload: { of: occurred_at }, resource_id: null },
+    org_id: org.id,
+    id,
+    occurred_at,
+    category: 'test',
+    event_type: 'test_event',
+    actor: operator('test'),
+    payload: { of: occurred_at },
+    resource_id: null,
   };
   await insertEvent(service.ctx.pool, { ...content, actor_kind: 'system', actor_id: 'operator', leaf: null });
   return id;

@@ -179,7 +179,8 @@ test('when two services start with different keys one of them starts; later only
     expect(orgs).toHaveLength(1);
     for (const { id } of orgs) {
       expect(await verifyStore(pool, id, { keys: keys.known }, { keys })).toMatchObject({
-        ...{ wrong: null, unmarked: 0 },
+        wrong: null,
+        unmarked: 0,
       });
     }
     await pool.end();

@@ -63,7 +63,11 @@ function rotate(): EventKeys {
 async function write({ org }: Client, ...times: string[]): Promise<void> {
   for (const at of times) {
     await recordEvent(service.ctx.pool, {
-      ...{ orgId: org.id, type: 'quota_changed', actor: operator('test'), resourceId: null, at },
+      orgId: org.id,
+      type: 'quota_changed',
+      actor: operator('test'),
+      resourceId: null,
+      at,
       payload: { before: {}, after: {} },
     });
   }
@@ -152,8 +156,13 @@ test('a replaced key can sign neither a retention setting nor a record of droppe
   await insertDrop(
     pool,
     signCheckpoint(stolen, {
-      ...{ org_id, seq, link, at, dropped_before: at },
-      ...{ base_seq: drop!.base_seq, base_link: drop!.base_link },
+      org_id,
+      seq,
+      link,
+      at,
+      dropped_before: at,
+      base_seq: drop!.base_seq,
+      base_link: drop!.base_link,
     }),
   );
   await expect(enforce()).rejects.toThrow(client.org.id);
@@ -171,8 +180,13 @@ test('the sealer accepts events marked under a replaced key for one week', async
   await seal();
   for (const { org } of [early, late]) {
     const event = {
-      ...{ org_id: org.id, id: uuidv7(), occurred_at: now(), category: CATALOGUE.quota_changed.category },
-      ...{ event_type: 'quota_changed', actor: operator('test'), resource_id: null },
+      org_id: org.id,
+      id: uuidv7(),
+      occurred_at: now(),
+      category: CATALOGUE.quota_changed.category,
+      event_type: 'quota_changed',
+      actor: operator('test'),
+      resource_id: null,
       payload: { before: {}, after: {} },
     };
     const leaf = leafOf(event);
@@ -180,8 +194,15 @@ test('the sealer accepts events marked under a replaced key for one week', async
       `insert into events (org_id, id, occurred_at, category, event_type, actor, payload, actor_kind, actor_id, leaf, mark)
        values ($1, $2, $3, $4, $5, $6, $7, 'system', 'operator', $8, $9)`,
       [
-        ...[org.id, event.id, event.occurred_at, event.category, event.event_type],
-        ...[JSON.stringify(event.actor), JSON.stringify(event.payload), leaf, stolen.mark(leaf)],
+        org.id,
+        event.id,
+        event.occurred_at,
+        event.category,
+        event.event_type,
+        JSON.stringify(event.actor),
+        JSON.stringify(event.payload),
+        leaf,
+        stolen.mark(leaf),
       ],
     );
     if (org === early.org) await seal();

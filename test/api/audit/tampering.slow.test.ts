@@ -307,7 +307,11 @@ describe('the sealer', () => {
     const actor = operator('test');
     const write = (at: string) =>
       recordEvent(service.ctx.pool, {
-        ...{ orgId: org.id, type: 'quota_changed' as const, actor, resourceId: null, at },
+        orgId: org.id,
+        type: 'quota_changed' as const,
+        actor,
+        resourceId: null,
+        at,
         payload: { before: {}, after: {} },
       });
     const ids = [await write('2030-01-01T00:00:00.000002Z'), await write('2030-01-01T00:00:00.000001Z')];

@@ -45,7 +45,8 @@ async function ask(
   const { path, query, body, headers } = OPERATIONS[id]!(owner);
   const search = query ? `?${new URLSearchParams(query).toString()}` : '';
   const answer = await by.fetch(path + search, {
-    ...{ method, headers: { ...headers, ...more } },
+    method,
+    headers: { ...headers, ...more },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   if (answer.headers.get('content-type')?.startsWith('application/json') !== true) {

@@ -201,7 +201,8 @@ test('labels of the key narrow the session', async () => {
   const { body: sandbox } = await client.post('/v1/sandboxes', smallRequest('unlabelled'));
   const narrow = await createKey(first.ctx.pool, client.org.id, 'narrow', operator('test'), {
     ...FULL_ACCESS,
-    ...{ scopes: ['sandboxes:read'], labels: { team: 'web' } },
+    scopes: ['sandboxes:read'],
+    labels: { team: 'web' },
   });
   const session = await signIn(first, narrow.key);
   expect((await session.fetch(`/v1/sandboxes/${sandbox.id}`)).status).toBe(404);
@@ -214,8 +215,11 @@ test('no cookie opens a WebSocket', async () => {
     const request = httpRequest(first.url, {
       path: `/v1/sandboxes/${keyId}/agent`,
       headers: {
-        ...{ cookie: here.cookie, connection: 'Upgrade', upgrade: 'websocket' },
-        ...{ 'sec-websocket-version': '13', 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==' },
+        cookie: here.cookie,
+        connection: 'Upgrade',
+        upgrade: 'websocket',
+        'sec-websocket-version': '13',
+        'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==',
       },
     });
     request.on('response', ({ statusCode }) => resolve(statusCode));

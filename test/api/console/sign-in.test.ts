@@ -35,8 +35,13 @@ describe('a sign-in', () => {
       csrf_token: expect.stringMatching(/^[\w-]{43}$/),
       expires_at: expect.any(String),
       key: {
-        ...{ id: client.keyId, name: 'test key', prefix: client.key.slice(0, 12), scopes: ['org:admin'] },
-        ...{ labels: {}, expires_at: null, organization: client.org },
+        id: client.keyId,
+        name: 'test key',
+        prefix: client.key.slice(0, 12),
+        scopes: ['org:admin'],
+        labels: {},
+        expires_at: null,
+        organization: client.org,
       },
     });
     expect(answer.headers.getSetCookie()).toEqual([

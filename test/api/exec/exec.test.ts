@@ -36,7 +36,11 @@ describeDocker('commands over HTTP', () => {
   test('answer with the exit code and both streams, by id and by name', async () => {
     const { body } = await sh('echo out; echo err >&2; exit 3');
     expect(body).toEqual({
-      ...{ exit_code: 3, stdout: 'out\n', stderr: 'err\n', truncated: false, timed_out: false },
+      exit_code: 3,
+      stdout: 'out\n',
+      stderr: 'err\n',
+      truncated: false,
+      timed_out: false,
       oom_killed: false,
       duration_ms: expect.any(Number),
     });
@@ -52,12 +56,17 @@ describeDocker('commands over HTTP', () => {
     const printed = await exec({ cmd: 'sh', args: ['-c', 'printf "%s|" "$@"', 'x', ...args] });
     expect(printed.body.stdout).toBe(args.map((arg) => `${arg}|`).join(''));
     const { body } = await sh('echo "$A $B"; pwd; id -u; cat', {
-      ...{ env: { A: '1', B: 'x=y' }, cwd: '/tmp', user: '1234', stdin: 'in\0put'.replace('\0', 'ü') },
+      env: { A: '1', B: 'x=y' },
+      cwd: '/tmp',
+      user: '1234',
+      stdin: 'in\0put'.replace('\0', 'ü'),
     });
     expect(body.stdout).toBe('1 x=y\n/tmp\n1234\ninüput');
     const bytes = Buffer.from([0, 255, 254, 10, 0xc3]);
     const binary = await exec({
-      ...{ cmd: 'cat', stdin_base64: bytes.toString('base64'), output_encoding: 'base64' },
+      cmd: 'cat',
+      stdin_base64: bytes.toString('base64'),
+      output_encoding: 'base64',
     });
     expect(binary.body.stdout).toBe(bytes.toString('base64'));
     const lossy = await exec({ cmd: 'cat', stdin_base64: bytes.toString('base64') });
@@ -86,13 +95,16 @@ describeDocker('commands over HTTP', () => {
       `sandkeep: the working directory "/tmp/work" of the sandbox cannot be entered: ${cause}; the command runs in /\n`;
     await script('cd /; busybox rmdir /tmp/work');
     expect((await script('pwd')).body).toMatchObject({
-      ...{ exit_code: 0, stdout: '/\n', stderr: warning('it does not exist') },
+      exit_code: 0,
+      stdout: '/\n',
+      stderr: warning('it does not exist'),
     });
     await script('echo > /tmp/work');
     expect((await script('pwd')).body.stderr).toBe(warning('it is not a directory'));
     const named = await run({ cmd: 'pwd', cwd: '/tmp/work' });
     expect([...codeOf(named), named.body.error.message]).toEqual([
-      ...[422, 'command_not_started'],
+      422,
+      'command_not_started',
       'spawn "pwd": the working directory "/tmp/work" cannot be entered: Not a directory',
     ]);
   });
@@ -178,7 +190,8 @@ describeDocker('commands over HTTP', () => {
         method: 'POST',
         headers: {
           authorization: `Bearer ${inside.client.key}`,
-          ...{ accept: 'text/event-stream', 'content-type': 'application/json' },
+          accept: 'text/event-stream',
+          'content-type': 'application/json',
         },
         body: JSON.stringify({ cmd: 'sleep', args: ['4324'] }),
       }).then((response) => response.text());
@@ -207,10 +220,15 @@ describeDocker('commands over HTTP', () => {
         how
       ];
       expect([...codeOf(answer), answer.body.error.details]).toEqual([
-        ...[409, 'ended_with_sandbox'],
+        409,
+        'ended_with_sandbox',
         {
-          ...{ reason, started_at: expect.stringMatching(/^\d{4}-.*Z$/), duration_ms: expect.any(Number) },
-          ...{ stdout: 'ran\n', stderr: 'bad\n', truncated: false },
+          reason,
+          started_at: expect.stringMatching(/^\d{4}-.*Z$/),
+          duration_ms: expect.any(Number),
+          stdout: 'ran\n',
+          stderr: 'bad\n',
+          truncated: false,
         },
       ]);
       expect(answer.body.error.message).toMatch(/^the sandbox ended before the operation did: ./);
@@ -242,7 +260,8 @@ describeDocker('commands over HTTP', () => {
     await inside.client.post(`/v1/sandboxes/${box}/stop`, {}, { wait_for: 'stopped' });
     const keyed = () =>
       inside.client.request('POST', `/v1/sandboxes/${box}/exec`, {
-        ...{ body: { cmd: 'echo', args: ['now'] }, headers: { 'idempotency-key': 'never' } },
+        body: { cmd: 'echo', args: ['now'] },
+        headers: { 'idempotency-key': 'never' },
       });
     expect(codeOf(await keyed())).toEqual([409, 'invalid_state_transition']);
     await inside.client.post(`/v1/sandboxes/${box}/start`, {}, { wait_for: 'running' });
@@ -303,9 +322,20 @@ describeDocker('commands over HTTP', () => {
     const body = { cmd: 'cat', args: ['-', '/dev/null'], stdin: 'secret!' };
     await inside.client.post(`/v1/sandboxes/${box}/exec`, body);
     expect(await inside.endOf(box, 'exited')).toEqual({
-      ...{ session_id: expect.any(String), sandbox_id: box, name: 'recorded', kind: 'exec', user: null },
-      ...{ program: 'cat', argument_count: 2, reason: 'exited', exit_code: 0, oom_killed: false },
-      ...{ duration_ms: expect.any(Number), bytes_in: 7, bytes_out: 7, file_writes: 0 },
+      session_id: expect.any(String),
+      sandbox_id: box,
+      name: 'recorded',
+      kind: 'exec',
+      user: null,
+      program: 'cat',
+      argument_count: 2,
+      reason: 'exited',
+      exit_code: 0,
+      oom_killed: false,
+      duration_ms: expect.any(Number),
+      bytes_in: 7,
+      bytes_out: 7,
+      file_writes: 0,
     });
   });
 

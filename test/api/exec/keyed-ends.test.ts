@@ -63,7 +63,9 @@ describeDocker('a command under an idempotency key that is cut', () => {
     const { pool } = service.ctx;
     const { instanceId } = service.runtime as unknown as { instanceId: string };
     const other = await startTestService({
-      ...{ beside: service, sameEngine: true, worker: false },
+      beside: service,
+      sameEngine: true,
+      worker: false,
       runtime: (_, volumes, database) => onDocker().runtime!(instanceId, volumes, database),
     });
     const cut = run(makeClient(other.url, client, { patience: 0 }));

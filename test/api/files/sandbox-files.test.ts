@@ -95,7 +95,8 @@ describeDocker('the files of a sandbox over HTTP', () => {
     const { error } = (await json(response)) as { error: unknown };
     upload.destroy();
     expect([response.statusCode, error]).toMatchObject([
-      ...[409, { code: 'ended_with_sandbox', details: { reason: 'engine' } }],
+      409,
+      { code: 'ended_with_sandbox', details: { reason: 'engine' } },
     ]);
     await until(
       () => inside.client.get(`/v1/sandboxes/${box}`),

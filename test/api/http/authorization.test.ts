@@ -30,8 +30,11 @@ const NARROWED_BY_THEMSELVES = new Set(['list_sandboxes', 'create_sandbox']);
 const OPEN = ['GET /', 'GET /healthz', 'GET /openapi.json', 'GET /readyz'];
 /** The routes of the console, which are no part of the API: test/api/console. */
 const CONSOLE = [
-  ...['DELETE /console/session', 'GET /console', 'GET /console/*'],
-  ...['GET /console/session', 'POST /console/session'],
+  'DELETE /console/session',
+  'GET /console',
+  'GET /console/*',
+  'GET /console/session',
+  'POST /console/session',
 ];
 
 let service: TestService;

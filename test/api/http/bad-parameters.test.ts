@@ -181,9 +181,11 @@ describe('query parameters', () => {
         "'%20or%201=1",
         '..%2f..',
       ]) {
-        const { status, body } = await client.request(method, path.replace(`{${name}}`, bad), {
-          ...(['POST', 'PUT'].includes(method) ? { body: {} } : {}),
-        });
+        const { status, body } = await client.request(
+          method,
+          path.replace(`{${name}}`, bad),
+          ['POST', 'PUT'].includes(method) ? { body: {} } : {},
+        );
         expect([status, body.error.code, body.error.details], `${method} ${path} ${bad}`).toEqual([
           400,
           'invalid_request',

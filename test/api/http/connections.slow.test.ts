@@ -37,7 +37,9 @@ const headersOf = (key: string) => ({ authorization: `Bearer ${key}`, 'content-t
 async function expectServed(name: string): Promise<void> {
   const key = service.firstKey!;
   const made = await fetch(`${service.url}/v1/sandboxes`, {
-    ...{ method: 'POST', headers: headersOf(key), body: JSON.stringify(smallRequest(name)) },
+    method: 'POST',
+    headers: headersOf(key),
+    body: JSON.stringify(smallRequest(name)),
   });
   expect(made.status).toBe(200);
   expect((await fetch(`${service.url}/readyz`)).status).toBe(200);

@@ -15,7 +15,9 @@ import { startTestService, type TestService } from '../../support/service.js';
 const BUDGET = readBudget({
   seconds: 'SANDKEEP_TEST_FUZZ_SECONDS',
   count: 'SANDKEEP_TEST_FUZZ_RUNS',
-  ...{ defaultSeconds: 10, least: 1_000, roundMs: 200 },
+  defaultSeconds: 10,
+  least: 1_000,
+  roundMs: 200,
 });
 const SEED = readSeed('SANDKEEP_TEST_FUZZ_SEED');
 const AT_ONCE = 8;

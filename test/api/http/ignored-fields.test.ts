@@ -146,7 +146,10 @@ describe('unknown fields that would restrict or give something', () => {
       const answer = await post('/v1/sandboxes', { ...smallRequest('refused'), ...part }, { prefer });
       const { code, message, details } = answer.body.error ?? {};
       expect([answer.status, code, details?.field, details?.nearest], answer.text).toEqual([
-        ...[400, 'invalid_request', field, nearest],
+        400,
+        'invalid_request',
+        field,
+        nearest,
       ]);
       expect(message).toContain(field);
     }
@@ -231,7 +234,15 @@ test('the suggested name is a likely misspelling, or absent', () => {
     'cpu',
   ];
   expect(asked.map((name) => nearestName(name, known))).toEqual([
-    ...['resources', 'labels', 'lifecycle', undefined, undefined, undefined],
-    ...['idle_timeout_secs', undefined, 'vcpus', 'vcpus'],
+    'resources',
+    'labels',
+    'lifecycle',
+    undefined,
+    undefined,
+    undefined,
+    'idle_timeout_secs',
+    undefined,
+    'vcpus',
+    'vcpus',
   ]);
 });

@@ -54,7 +54,12 @@ describe('bytes above 2^53 - 1', () => {
     const stats = lstatSync(file, { bigint: true });
     const inVolume = await present('/sparse', lstatSync(file), () => Promise.resolve(stats));
     const inSandbox = presentInSandbox('/sparse', {
-      ...{ mode: 0o100644, uid: 0, gid: 0, size: stats.size, mtime: 0n, atime: 0n },
+      mode: 0o100644,
+      uid: 0,
+      gid: 0,
+      size: stats.size,
+      mtime: 0n,
+      atime: 0n,
     });
     rmSync(directory, { recursive: true });
     for (const entry of [inVolume, inSandbox]) {

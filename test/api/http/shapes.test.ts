@@ -92,11 +92,15 @@ describe('two forms of one request', () => {
     });
     const { mounts, rlimits } = first.body.spec;
     expect([mounts[0].type, mounts[1].type, mounts[1].format, rlimits[0].resource]).toEqual([
-      ...['Named', 'DiskImage', 'Qcow2', 'Nofile'],
+      'Named',
+      'DiskImage',
+      'Qcow2',
+      'Nofile',
     ]);
     const again = await client.post('/v1/sandboxes', {
       ...smallRequest('words-2'),
-      ...{ mounts: [mounts[0], { ...mounts[1], host: 'x' }], rlimits },
+      mounts: [mounts[0], { ...mounts[1], host: 'x' }],
+      rlimits,
     });
     expect(again.body.spec?.mounts, again.text).toEqual(mounts);
   });
@@ -110,7 +114,8 @@ describe('two forms of one request', () => {
     const ask = (method: string, at: string, query: string | undefined, headers = {}, body?: string) =>
       client.request(method, `${base}${at}`, {
         ...(query === undefined ? {} : { query: { path: query } }),
-        ...{ headers, body },
+        headers,
+        body,
       });
     expect((await ask('PUT', '/content', path, octets, 'hello')).status).toBe(200);
     for (const answer of [

@@ -127,11 +127,9 @@ describe('over TLS', () => {
     const { host, origin } = new URL(service.url);
     const signIn = (from: string) =>
       ask(`${service.url}/console/session`, {
-        ...{
-          method: 'POST',
-          headers: { 'content-type': 'application/json', origin: from },
-          body: JSON.stringify({ key }),
-        },
+        method: 'POST',
+        headers: { 'content-type': 'application/json', origin: from },
+        body: JSON.stringify({ key }),
       });
     const { status, headers } = await signIn(origin);
     expect([status, headers['strict-transport-security']]).toEqual([201, 'max-age=604800']);
@@ -192,7 +190,8 @@ describe('over TLS', () => {
 describe('a process with TLS', () => {
   test('gets requests of other processes when they trust its authority', async () => {
     const back = await startForTest({
-      ...{ certificate: new Certificate(pairFiles(pair), SILENT), advertisedHost: 'localhost' },
+      certificate: new Certificate(pairFiles(pair), SILENT),
+      advertisedHost: 'localhost',
     });
     const front = await startForTest({ beside: back, worker: false, authorities: [authority.root] });
     const wary = await startForTest({ beside: back, worker: false });

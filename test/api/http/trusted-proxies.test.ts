@@ -107,7 +107,8 @@ test('the console believes scheme and host of the trusted proxy only', async () 
   const service = await startBehindProxy();
   const { key } = await service.newOrg();
   const outside = {
-    ...{ 'x-forwarded-host': 'api.example.com', 'x-forwarded-proto': 'https' },
+    'x-forwarded-host': 'api.example.com',
+    'x-forwarded-proto': 'https',
     origin: 'https://api.example.com',
   };
   const answer = await postKey(service.url, key, outside);

@@ -21,7 +21,9 @@ const MIB = 1024 ** 2;
 const LONG = 'x'.repeat(32 * MIB);
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const SETTINGS = {
-  ...{ bodyTimeoutMs: 60_000, trustedProxies: [], hstsDays: 0 },
+  bodyTimeoutMs: 60_000,
+  trustedProxies: [],
+  hstsDays: 0,
   connections: { total: 100, each: 100 },
 };
 

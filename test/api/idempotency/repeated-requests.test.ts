@@ -121,9 +121,11 @@ test('every operation that takes a key is covered', () => {
 test.each(Object.keys(WRITES))('%s with a key is executed once', async (operation) => {
   const mine = await service.newOrg();
   const name = operation.replaceAll('_', '-');
-  const { body: sandbox } = await mine.post('/v1/sandboxes', smallRequest(name), {
-    ...(/^(stop|restart)/.test(operation) ? { start: true, wait_for: 'running' } : {}),
-  });
+  const { body: sandbox } = await mine.post(
+    '/v1/sandboxes',
+    smallRequest(name),
+    /^(stop|restart)/.test(operation) ? { start: true, wait_for: 'running' } : {},
+  );
   const { body: volume } = await mine.post('/v1/volumes', { name });
   if (operation === 'restore_volume') await mine.delete(`/v1/volumes/${volume.id}`);
   const write = WRITES[operation]!({ id: sandbox.id, name, volume: volume.id });
@@ -247,7 +249,9 @@ describe('with wait_for=running', () => {
       await sleep(100);
       const again = await send(write, 'cut', mine);
       expect([again.status, isReplay(again), again.body.id, again.body.status]).toEqual([
-        ...[200, true, admitted.id],
+        200,
+        true,
+        admitted.id,
         'running',
       ]);
       const events = await mine.get('/v1/events', { event_type: 'sandbox_start_requested' });

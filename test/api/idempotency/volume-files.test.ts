@@ -121,13 +121,11 @@ describe('writes of files with keys', () => {
   test('that outlast their claim are not started again, and their answer is stored', async () => {
     const { org } = await service.newOrg();
     const keyed = {
-      ...{
-        key: 'slow',
-        fingerprints: [Buffer.alloc(32)] as const,
-        waits: false,
-        warnings: [],
-        settled: false,
-      },
+      key: 'slow',
+      fingerprints: [Buffer.alloc(32)] as const,
+      waits: false,
+      warnings: [],
+      settled: false,
       replayed: () => undefined,
     };
     const caller = { orgId: org.id, actor: operator('test'), access: FULL_ACCESS, keyed };

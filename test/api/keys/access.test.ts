@@ -181,7 +181,8 @@ describe('a key narrowed to a label', () => {
     const org = await service.newOrg();
     const { key } = await createKey(service.ctx.pool, org.org.id, 'narrow', operator('test'), {
       ...FULL_ACCESS,
-      ...{ scopes: ['sandboxes:write'], labels: { team: 'ml' } },
+      scopes: ['sandboxes:write'],
+      labels: { team: 'ml' },
     });
     const narrow = makeClient(service.url, { ...org, key });
     await org.post('/v1/sandboxes', smallRequest('one'));

@@ -110,7 +110,8 @@ test('keys that create keys and revoke each other concurrently do not deadlock',
   const [one, two] = [await makeKey(), await makeKey()];
   const answers = await Promise.all([
     ...Array.from({ length: 6 }, () => one.post('/v1/keys', { ...NEW_KEY, name: 'beside' })),
-    ...[one.delete(`/v1/keys/${two.keyId}`), two.delete(`/v1/keys/${one.keyId}`)],
+    one.delete(`/v1/keys/${two.keyId}`),
+    two.delete(`/v1/keys/${one.keyId}`),
   ]);
   const revocations = answers.slice(-2).map(({ status }) => status);
   // The later request was sent with a key that was revoked by then.

@@ -43,7 +43,10 @@ test('a key can be created, is shown once, and can be listed, read and revoked',
     prefix: key.slice(0, 12),
     created_at: made.created_at,
     created_by: { kind: 'api_key', api_key_id: client.keyId, name: 'test key' },
-    ...{ last_used_at: null, rotated_at: null, previous_secret_until: null, revoked_at: null },
+    last_used_at: null,
+    rotated_at: null,
+    previous_secret_until: null,
+    revoked_at: null,
   });
   expect((await client.get(`/v1/keys/${made.id}`)).body).toEqual(shown);
   const { body: listed } = await client.get('/v1/keys');

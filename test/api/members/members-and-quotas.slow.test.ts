@@ -39,7 +39,16 @@ describe('members', () => {
     const org = client.org.slug;
     const email = 'Alice.Archer@example.com';
     const added = await json(
-      ...['member', 'add', '--org', org, '--email', email, '--name', 'Alice', '--role', 'admin'],
+      'member',
+      'add',
+      '--org',
+      org,
+      '--email',
+      email,
+      '--name',
+      'Alice',
+      '--role',
+      'admin',
     );
     expect(added).toEqual({
       id: expect.stringMatching(UUID),

@@ -53,7 +53,8 @@ describe.each([false, true])('metrics, by organization: %s', (byOrg) => {
   test('the state is that of the database', async () => {
     const before = await scrape();
     const { body } = await client.post('/v1/sandboxes', smallRequest('runs'), {
-      ...{ start: true, wait_for: 'running' },
+      start: true,
+      wait_for: 'running',
     });
     await client.post('/v1/sandboxes', smallRequest('rests'));
     await service.newOrg();
@@ -138,7 +139,8 @@ describe.each([false, true])('metrics, by organization: %s', (byOrg) => {
   test('the use of sandboxes is a sum, and no sandbox is a label', async () => {
     const owner = await service.newOrg();
     const { body } = await owner.post('/v1/sandboxes', smallRequest('uses'), {
-      ...{ start: true, wait_for: 'running' },
+      start: true,
+      wait_for: 'running',
     });
     const label = byOrg ? `{org="${owner.org.slug}"}` : '';
     const before = await until(

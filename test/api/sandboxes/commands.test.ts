@@ -23,7 +23,10 @@ test('the end of a command is shown and listed, and recorded once, while the san
   expect(made.command).toEqual(RUNS);
   const endedAt = now();
   (service.runtime as SimulatedRuntime).endCommand(made.id, {
-    ...{ exitCode: 137, signal: 9, outOfMemory: true, endedAt },
+    exitCode: 137,
+    signal: 9,
+    outOfMemory: true,
+    endedAt,
   });
   const { body } = await until(
     () => client.get(`/v1/sandboxes/${made.id}`),
@@ -50,7 +53,11 @@ test('a run that ends takes its command with it; without a command there is none
   (service.runtime as SimulatedRuntime).exit(batch.body.id, 4);
   const { body } = await untilStatus(client, batch.body.id, 'failed');
   expect(body.command).toEqual({
-    ...{ status: 'exited', exit_code: 4, signal: null, oom_killed: false, ended_at: body.stopped_at },
+    status: 'exited',
+    exit_code: 4,
+    signal: null,
+    oom_killed: false,
+    ended_at: body.stopped_at,
   });
   const plain = await client.post('/v1/sandboxes', smallRequest('plain'), WAIT);
   expect(plain.body.command).toBeNull();

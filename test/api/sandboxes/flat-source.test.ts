@@ -38,7 +38,8 @@ test('another source is refused, and so is a missing reference', async () => {
   ]) {
     const { status, body } = await client.post('/v1/sandboxes', { name: 'other', ...part });
     expect([status, body.error.message]).toEqual([
-      ...[400, 'the source of a sandbox must be "oci", with its "reference"'],
+      400,
+      'the source of a sandbox must be "oci", with its "reference"',
     ]);
   }
   const wrong = await client.post('/v1/sandboxes', { name: 'other', source: 'oci', reference: 7 });
@@ -69,7 +70,10 @@ test('the policies of secrets that clients from 0.7 send are kept to the letter'
       ...shown,
       env_var: 'A',
       injection: {
-        ...{ headers: true, basic_auth: true, query_params: true, body: false },
+        headers: true,
+        basic_auth: true,
+        query_params: true,
+        body: false,
         header_fields: ['authorization'],
       },
       on_violation: { type: 'block_and_terminate', passthrough_hosts: [host] },
@@ -85,7 +89,8 @@ test('the policies of secrets that clients from 0.7 send are kept to the letter'
   const both = { ...entries[0], injection: {} };
   const refused = await client.post('/v1/sandboxes', {
     ...request,
-    ...{ name: 'both', network: { secrets: { entries: [both] } } },
+    name: 'both',
+    network: { secrets: { entries: [both] } },
   });
   expect(refused.body.error.details).toEqual({ field: 'network.secrets.entries[0].substitution' });
 });
@@ -98,7 +103,10 @@ test('a limit of UDP flows is kept where it is recorded; none and zero are no li
   ]) {
     const network = { max_udp_connections: limit };
     const { body, text } = await client.post('/v1/sandboxes', {
-      ...{ name: `udp-${limit}`, source: 'oci', reference: 'busybox', network },
+      name: `udp-${limit}`,
+      source: 'oci',
+      reference: 'busybox',
+      network,
     });
     expect(body.spec?.network.max_udp_connections, text).toBe(shown);
   }

@@ -35,7 +35,9 @@ async function pass(): Promise<void> {
 
 const create = (name: string, headers: Record<string, string> = {}, seconds = 1, by = client) =>
   by.request('POST', '/v1/sandboxes', {
-    ...{ body: smallRequest(name), query: { ...running, wait_timeout: seconds }, headers },
+    body: smallRequest(name),
+    query: { ...running, wait_timeout: seconds },
+    headers,
   });
 
 /** Sends a create that waits, and cuts its connection once the sandbox waits for room. */

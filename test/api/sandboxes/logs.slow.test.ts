@@ -114,7 +114,9 @@ describe('logs of simulated sandboxes', () => {
 
   test('end for a key narrowed to a label when the sandbox loses the label, and not for other keys', async () => {
     const made = await client.post('/v1/keys', {
-      ...{ name: 'ml', scopes: ['sandboxes:write'], labels: { team: 'ml' } },
+      name: 'ml',
+      scopes: ['sandboxes:write'],
+      labels: { team: 'ml' },
     });
     const ml = makeClient(service.url, { org: client.org, key: made.body.key, keyId: made.body.id });
     const { body } = await ml.post('/v1/sandboxes', smallRequest('labelled'), running);

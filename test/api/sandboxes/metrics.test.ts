@@ -10,8 +10,13 @@ const running = { start: true, wait_for: 'running' };
 const SAMPLE = {
   timestamp: expect.stringMatching(/Z$/),
   cpu_percent: expect.any(Number),
-  ...{ memory_bytes: null, disk_bytes: null, disk_read_bytes: null, disk_write_bytes: null },
-  ...{ net_rx_bytes: null, net_tx_bytes: null, processes: null },
+  memory_bytes: null,
+  disk_bytes: null,
+  disk_read_bytes: null,
+  disk_write_bytes: null,
+  net_rx_bytes: null,
+  net_tx_bytes: null,
+  processes: null,
 };
 
 describe('the use of a sandbox', () => {
@@ -45,8 +50,12 @@ describe('the use of a sandbox', () => {
       ({ current }) => current?.cpu_percent > 0,
     );
     expect(body).toMatchObject({
-      ...{ sandbox_id: id, sample_interval_ms: 1000, unavailable_reason: null, history_interval_ms: 30_000 },
-      ...{ cpu_limit_percent: 100, disk_limit_bytes: null },
+      sandbox_id: id,
+      sample_interval_ms: 1000,
+      unavailable_reason: null,
+      history_interval_ms: 30_000,
+      cpu_limit_percent: 100,
+      disk_limit_bytes: null,
     });
     expect(body.current).toEqual(SAMPLE);
     expect((await sampled(id)).history[0]).toEqual(SAMPLE);
@@ -67,7 +76,10 @@ describe('the use of a sandbox', () => {
     ];
     for (const id of off) {
       expect(await metricsOf(id)).toMatchObject({
-        ...{ sample_interval_ms: null, unavailable_reason: 'disabled', current: null, history: [] },
+        sample_interval_ms: null,
+        unavailable_reason: 'disabled',
+        current: null,
+        history: [],
       });
     }
     const specs = await Promise.all(off.map((id) => client.get(`/v1/sandboxes/${id}`)));

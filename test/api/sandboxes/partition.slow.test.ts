@@ -30,7 +30,8 @@ test('a process that the network separates from the database stops to act, answe
 
   proxy.cut();
   const made = await fetch(`${there.url}/v1/sandboxes?start=true`, {
-    ...{ method: 'POST', body: JSON.stringify(smallRequest('during')) },
+    method: 'POST',
+    body: JSON.stringify(smallRequest('during')),
     headers: { ...headers, 'content-type': 'application/json' },
   });
   const { id } = (await made.json()) as { id: string };
@@ -46,7 +47,8 @@ test('a process that the network separates from the database stops to act, answe
     get(cutOff.url, '/v1/sandboxes'),
     get(cutOff.url, `/v1/sandboxes/${id}`),
     fetch(`${cutOff.url}/v1/volumes`, {
-      ...{ method: 'POST', body: '{"name":"during"}' },
+      method: 'POST',
+      body: '{"name":"during"}',
       headers: { ...headers, 'content-type': 'application/json' },
     }),
     fetch(`${cutOff.url}/readyz`),

@@ -230,7 +230,8 @@ describe('the cost of reading audit events', () => {
     const during = { since: undefined, until: addMillis(until, 86_400_000) };
     const sent = await sentDuring(async () => {
       expect(await findSpan(pool, client.org.id, during, { afterSeq })).toEqual({
-        ...{ first: afterSeq + 1, last: afterSeq + 100 },
+        first: afterSeq + 1,
+        last: afterSeq + 100,
       });
     });
     expect(sent).toHaveLength(1);

@@ -19,7 +19,8 @@ test('a start queued for long records one audit event, with any number of proces
   const beside = await startForTest({ beside: service, worker: false, settings: { waitNoticeMs: 0 } });
   const client = await service.newOrg();
   const { body: first } = await client.post('/v1/sandboxes', smallRequest('first', two), {
-    ...{ start: true, wait_for: 'running' },
+    start: true,
+    wait_for: 'running',
   });
   const { body: late } = await client.post('/v1/sandboxes', smallRequest('late', two), { start: true });
   await until(
@@ -40,8 +41,13 @@ test('a start queued for long records one audit event, with any number of proces
   expect(event).toMatchObject({
     actor: { kind: 'system', code: 'placement' },
     payload: {
-      ...{ sandbox_id: late.id, name: 'late', previous_status: 'starting', status: 'starting' },
-      ...{ vcpus: 2, memory_mib: 256, disk_mib: 0 },
+      sandbox_id: late.id,
+      name: 'late',
+      previous_status: 'starting',
+      status: 'starting',
+      vcpus: 2,
+      memory_mib: 256,
+      disk_mib: 0,
     },
   });
   await client.post(`/v1/sandboxes/${first.id}/stop`, {});
@@ -76,7 +82,8 @@ test('the log and the worker list show the number of queued starts and the longe
   const env = { DATABASE_URL: urlOf(service.database) };
   const client = await service.newOrg();
   const { body: first } = await client.post('/v1/sandboxes', smallRequest('first', two), {
-    ...{ start: true, wait_for: 'running' },
+    start: true,
+    wait_for: 'running',
   });
   await client.post('/v1/sandboxes', smallRequest('late', two), { start: true });
   await isLogged(service, 'starts wait for room on a worker');
@@ -85,8 +92,13 @@ test('the log and the worker list show the number of queued starts and the longe
 
   const [worker] = await runJson(['worker', 'list'], { env });
   expect(worker).toMatchObject({
-    ...{ vcpus: 2, used_vcpus: 2, memory_mib: 1024, used_memory_mib: 256 },
-    ...{ waiting: 1, waiting_vcpus: 2, waiting_memory_mib: 256 },
+    vcpus: 2,
+    used_vcpus: 2,
+    memory_mib: 1024,
+    used_memory_mib: 256,
+    waiting: 1,
+    waiting_vcpus: 2,
+    waiting_memory_mib: 256,
   });
   const { out } = await run(['worker', 'list'], { env });
   expect(out).toMatch(/WAITING/);

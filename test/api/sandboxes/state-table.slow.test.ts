@@ -208,10 +208,15 @@ describe('the lifecycle table of occurrences', () => {
       inTransaction(pool, (tx) =>
         recordObservations(service.ctx, tx, [
           {
-            ...{ orgId: client.org.id, sandboxId: body.id, runId: run, occurrence },
+            orgId: client.org.id,
+            sandboxId: body.id,
+            runId: run,
+            occurrence,
             startedAt: hasStarted ? startedAt : null,
             stoppedAt: hasStarted && occurrence !== 'run_started' ? now() : null,
-            ...{ reason: occurrence, message: 'what happened', exit: null },
+            reason: occurrence,
+            message: 'what happened',
+            exit: null,
           },
         ]),
       );
@@ -246,8 +251,15 @@ test('events written in one transaction keep their order, also when the clock go
     await inTransaction(pool, (tx) =>
       recordObservations(service.ctx, tx, [
         {
-          ...{ orgId: client.org.id, sandboxId: body.id, runId: rows[0].run_id, occurrence: 'run_ended' },
-          ...{ startedAt: now(), stoppedAt: now(), reason: 'exited', message: null, exit: null },
+          orgId: client.org.id,
+          sandboxId: body.id,
+          runId: rows[0].run_id,
+          occurrence: 'run_ended',
+          startedAt: now(),
+          stoppedAt: now(),
+          reason: 'exited',
+          message: null,
+          exit: null,
         },
       ]),
     );

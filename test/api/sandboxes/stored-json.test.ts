@@ -63,8 +63,11 @@ test('reads return the bytes of the schema for created, relabelled and imported 
   const odd = { name: 'n"\\ü\u2028\t', slug: 's"\\\u0001', last_failure_message: 'out "of"\n\u0001 memory' };
   const imported = [
     line.sandbox(org, {
-      ...{ ...odd, spec: FULL_SPEC, started_at: '2026-03-02T00:00:00.5Z' },
-      ...{ status: 'running', ephemeral: true },
+      ...odd,
+      spec: FULL_SPEC,
+      started_at: '2026-03-02T00:00:00.5Z',
+      status: 'running',
+      ephemeral: true,
     }),
     line.sandbox(org, { spec: { ...BARE_SPEC, resources: {}, image: null } }),
     line.sandbox(org, { status: 'starting', status_reason: 'scheduling', spec: null }),

@@ -43,8 +43,10 @@ describeDocker('a session in a sandbox ends', () => {
 
   async function make(name: string, part: object = {}): Promise<string> {
     const request = smallRequest(name, {
-      ...{ image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-      ...{ runtime: { cmd: ['sleep', '3600'] }, ...part },
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
+      runtime: { cmd: ['sleep', '3600'] },
+      ...part,
     });
     const { body } = await client.post('/v1/sandboxes', request, running);
     expect(body.status).toBe('running');
@@ -231,7 +233,8 @@ describeDocker('a session in a sandbox ends', () => {
       });
       expect(session.actor).toMatchObject({ kind: 'api_key', api_key_id: client.keyId });
       const rest = await client.get(`/v1/sandboxes/by-name/home/sessions`, {
-        ...{ limit: 1, cursor: listed.body.next_cursor },
+        limit: 1,
+        cursor: listed.body.next_cursor,
       });
       expect([rest.body.data.length, rest.body.has_more]).toEqual([1, false]);
 
@@ -434,7 +437,9 @@ describeDocker('a session in a sandbox ends', () => {
     const sandbox = await make('stopping');
     const { instanceId } = service.runtime as unknown as { instanceId: string };
     const own = await startTestService({
-      ...{ beside: service, sameEngine: true, worker: false },
+      beside: service,
+      sameEngine: true,
+      worker: false,
       runtime: (_, volumes, pool) => onDocker().runtime!(instanceId, volumes, pool),
     });
     const channels = await Promise.all(

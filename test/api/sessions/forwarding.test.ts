@@ -57,7 +57,9 @@ async function ask(
   { key = client.key, localAddress = '127.0.0.1', headers = {} } = {},
 ): Promise<{ status: number; headers: IncomingMessage['headers']; text: string }> {
   const request = httpRequest(`${url}${path}`, {
-    ...{ localAddress, agent: false, headers: { authorization: `Bearer ${key}`, ...headers } },
+    localAddress,
+    agent: false,
+    headers: { authorization: `Bearer ${key}`, ...headers },
   }).end();
   const [answer] = (await once(request, 'response')) as [IncomingMessage];
   let text = '';
@@ -167,15 +169,15 @@ describe('the header of a forwarded request', () => {
     const [at, address, mac] = good.split('.') as [string, string, string];
     const other = Buffer.from('10.0.0.2').toString('base64url');
     const forged = [
-      ...[
-        '',
-        '1',
-        '10.0.0.1',
-        `${at}.${address}.`,
-        `${at}.${other}.${mac}`,
-        `${Number(at) + 1}.${address}.${mac}`,
-      ],
-      ...[`${at}.${address}.${'A'.repeat(43)}`, `${good}, ${good}`, `${good}=`],
+      '',
+      '1',
+      '10.0.0.1',
+      `${at}.${address}.`,
+      `${at}.${other}.${mac}`,
+      `${Number(at) + 1}.${address}.${mac}`,
+      `${at}.${address}.${'A'.repeat(43)}`,
+      `${good}, ${good}`,
+      `${good}=`,
       sealed(`${path}?sources=stdout`, '10.0.0.1', { key })[FORWARDED_HEADER],
       sealed(path, '10.0.0.1')[FORWARDED_HEADER],
       sealed(path, '10.0.0.1', { key, target: front.runtime.engineId })[FORWARDED_HEADER],
@@ -183,7 +185,9 @@ describe('the header of a forwarded request', () => {
     for (const header of forged) {
       const answer = await ask(back.url, path, { key, headers: { [FORWARDED_HEADER]: header } });
       expect([header, answer.status, JSON.parse(answer.text).error.code]).toEqual([
-        ...[header, 400, 'invalid_request'],
+        header,
+        400,
+        'invalid_request',
       ]);
     }
     expect((await ask(back.url, path, { key, headers: { [FORWARDED_HEADER]: good } })).status).toBe(200);
@@ -222,12 +226,16 @@ describe('a worker that cannot be reached', () => {
     away = await insertWorker(front.ctx.pool, { runtime: 'elsewhere', aliveSeconds: 3_600 });
     await untilStatus(client, far, 'running');
     await front.ctx.pool.query('update sandboxes set worker_id = $1, runtime = $2 where id = $3', [
-      ...[away, 'elsewhere', far],
+      away,
+      'elsewhere',
+      far,
     ]);
   });
   const put = (address: string | null, place: string | null = null) =>
     front.ctx.pool.query('update workers set address = $2, address_place = $3 where id = $1', [
-      ...[away, address, place],
+      away,
+      address,
+      place,
     ]);
   async function serveFake(handler: (server: Server) => void): Promise<{ url: string; close: () => void }> {
     const server = createServer();

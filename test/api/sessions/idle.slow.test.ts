@@ -24,8 +24,10 @@ describeDocker('the idle time-out of a sandbox', () => {
 
   async function enter(name: string): Promise<{ id: string; channel: AgentClient }> {
     const request = smallRequest(name, {
-      ...{ image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
-      ...{ runtime: { cmd: ['sleep', '3600'] }, lifecycle: { idle_timeout_secs: IDLE_SECS } },
+      image: { type: 'oci', reference: IMAGE },
+      pull_policy: 'never',
+      runtime: { cmd: ['sleep', '3600'] },
+      lifecycle: { idle_timeout_secs: IDLE_SECS },
     });
     const query = { start: true, wait_for: 'running', wait_timeout: 60 };
     const { body } = await client.post('/v1/sandboxes', request, query);
@@ -49,7 +51,9 @@ describeDocker('the idle time-out of a sandbox', () => {
     // Twice the time-out, counted from the end of a sandbox without activity.
     await new Promise((resolve) => setTimeout(resolve, 2 * IDLE_SECS * 1_000));
     expect(await Promise.all([quiet!, touched!, reading!].map(({ id }) => statusOf(id)))).toEqual([
-      ...['running', 'running', 'running'],
+      'running',
+      'running',
+      'running',
     ]);
     clearInterval(timer);
     quiet!.channel.socket.close();

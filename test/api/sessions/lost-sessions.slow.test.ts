@@ -51,7 +51,9 @@ function recorder(
   const { actor } = rowOf();
   const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
   return new SessionRecorder(service.ctx, subject, sessions, {
-    ...{ countMore: () => undefined, inTurn: (work) => work(endTurn), onLost },
+    countMore: () => undefined,
+    inTurn: (work) => work(endTurn),
+    onLost,
     onFilesEnded: onLost,
   });
 }

@@ -87,7 +87,8 @@ describe.each(['http/protobuf', 'http/json'] as const)('traces and logs by %s', 
       expect(span.millis).toBeLessThanOrEqual(server.millis);
     }
     expect(spans.find(({ name }) => name === 'runtime start')).toMatchObject({
-      ...{ kind: 3, parentSpanId: server.spanId },
+      kind: 3,
+      parentSpanId: server.spanId,
       attributes: { 'sandkeep.runtime': 'simulated', 'sandkeep.sandbox_id': body.id },
     });
     const deliveries = spans.filter(({ name }) => name === 'POST');
@@ -147,12 +148,10 @@ describe.each(['http/protobuf', 'http/json'] as const)('traces and logs by %s', 
       (found) => found.length > 0,
     );
     expect(logs[0]).toMatchObject({
-      ...{
-        body: 'request answered',
-        severity: 'INFO',
-        traceId: CALLER.split('-')[1],
-        spanId: lines[0].spanId,
-      },
+      body: 'request answered',
+      severity: 'INFO',
+      traceId: CALLER.split('-')[1],
+      spanId: lines[0].spanId,
       attributes: { route: '/v1/sandboxes', status: 200 },
     });
     expect(collector.texts.some((text) => text.includes('"x-token":"t1"'))).toBe(true);
@@ -170,7 +169,9 @@ test('a request that another process serves is one trace in both', async () => {
   const answer = await fetch(`${front.url}/v1/sandboxes/${made.body.id}/exec`, {
     method: 'POST',
     headers: {
-      ...{ authorization: `Bearer ${client.key}`, 'content-type': 'application/json', traceparent: CALLER },
+      authorization: `Bearer ${client.key}`,
+      'content-type': 'application/json',
+      traceparent: CALLER,
     },
     body: JSON.stringify({ command: ['true'] }),
   });

@@ -23,9 +23,24 @@ describeDocker('a terminal over the TLS of the service', () => {
     const files = pairFiles(authority.issue());
     const service = await ready(
       launch([
-        ...['serve', '--json', '--port', '0', '--log-level', 'warn', '--data-dir', join(folder, 'data')],
-        ...['--runtime', 'docker', '--docker-socket', SOCKET, '--docker-network', 'none'],
-        ...['--tls-cert', files.cert, '--tls-key', files.key],
+        'serve',
+        '--json',
+        '--port',
+        '0',
+        '--log-level',
+        'warn',
+        '--data-dir',
+        join(folder, 'data'),
+        '--runtime',
+        'docker',
+        '--docker-socket',
+        SOCKET,
+        '--docker-network',
+        'none',
+        '--tls-cert',
+        files.cert,
+        '--tls-key',
+        files.key,
       ]),
       folder,
     );
@@ -40,7 +55,8 @@ describeDocker('a terminal over the TLS of the service', () => {
       'POST',
       '/v1/sandboxes?start=true&wait_for=running',
       smallRequest('box', {
-        ...{ image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' },
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
         runtime: { cmd: ['sleep', '600'] },
       }),
     );

@@ -36,7 +36,9 @@ async function insertRun(
 /** The service reads its price book for each answer. */
 function setPrices(prices: readonly string[], included: readonly string[] = ['0', '0', '0']): void {
   const byMetric = ([vcpu_hour, memory_gib_hour, disk_gib_hour]: readonly string[]) => ({
-    ...{ vcpu_hour, memory_gib_hour, disk_gib_hour },
+    vcpu_hour,
+    memory_gib_hour,
+    disk_gib_hour,
   });
   const book = { currency: 'EUR', prices: byMetric(prices), included: byMetric(included) };
   Object.assign(service.ctx.settings, { priceBook: parsePriceBook(JSON.stringify(book), 'book.json') });
@@ -317,8 +319,13 @@ describe('labels of a sandbox', () => {
     const usage = await client.get('/v1/billing/usage/labels', { key: 'team', since: '2028-02-27' });
     expect(usage.body.rows).toEqual([
       {
-        ...{ day: '2028-02-27T00:00:00Z', value: 'a', values: ['a'] },
-        ...{ vcpu_seconds: 2, mem_mib_seconds: 3, disk_mib_seconds: 5, cost: '0.0000555555556' },
+        day: '2028-02-27T00:00:00Z',
+        value: 'a',
+        values: ['a'],
+        vcpu_seconds: 2,
+        mem_mib_seconds: 3,
+        disk_mib_seconds: 5,
+        cost: '0.0000555555556',
       },
     ]);
     expect(usage.body.unlabelled).toEqual([]);
@@ -338,14 +345,22 @@ describe('several keys', () => {
     const { body: made } = await client.post('/v1/sandboxes', smallRequest('four', { labels }));
     await insertRun(client, made.id, at(0n), at(1_000_000n));
     const { body } = await client.get('/v1/billing/usage/labels', {
-      ...{ key: ['a', 'team', 'c', 'd'], since: '2028-02-27' },
+      key: ['a', 'team', 'c', 'd'],
+      since: '2028-02-27',
     });
     expect(body).toEqual({
-      ...{ keys: ['a', 'team', 'c', 'd'], currency: null, minor_unit_digits: null, unlabelled: [] },
+      keys: ['a', 'team', 'c', 'd'],
+      currency: null,
+      minor_unit_digits: null,
+      unlabelled: [],
       rows: [
         {
-          ...{ day: '2028-02-27T00:00:00Z', values: [null, 'ml', null, ''] },
-          ...{ vcpu_seconds: 2, mem_mib_seconds: 3, disk_mib_seconds: 5, cost: null },
+          day: '2028-02-27T00:00:00Z',
+          values: [null, 'ml', null, ''],
+          vcpu_seconds: 2,
+          mem_mib_seconds: 3,
+          disk_mib_seconds: 5,
+          cost: null,
         },
       ],
     });
@@ -372,7 +387,8 @@ describe('several keys', () => {
     );
     await insertRun(client, made.id, at(-1_000_000n), at(DAY));
     const { body } = await client.get('/v1/billing/usage/labels', {
-      ...{ key: ['a', 'b', 'c', 'd'], since: '2028-02-26' },
+      key: ['a', 'b', 'c', 'd'],
+      since: '2028-02-26',
     });
     expect(body.rows.length).toBe(CHANGES);
     expect(body.rows[0].values).toEqual(['a1', 'b1', 'c1', 'd1']);

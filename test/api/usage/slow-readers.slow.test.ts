@@ -242,7 +242,9 @@ test.each([
   for (const report of ['', '/storage']) {
     const { hostname, port } = new URL(service.url);
     const asked = request({
-      ...{ hostname, port, path: `/v1/billing/usage${report}` },
+      hostname,
+      port,
+      path: `/v1/billing/usage${report}`,
       headers: {
         authorization: `Bearer ${large.key}`,
         ...(accept === undefined ? {} : { accept }),

@@ -119,7 +119,10 @@ test('a slow reader applies back-pressure to the file, and a reader that leaves 
 
 test('an upload may be slow, any other body may not', async () => {
   const hurried = await startTestService({
-    ...{ settings: { bodyTimeoutMs: 300 }, worker: false, beside: service, sameEngine: true },
+    settings: { bodyTimeoutMs: 300 },
+    worker: false,
+    beside: service,
+    sameEngine: true,
   });
   try {
     // The other service makes the volume, because a busy machine may need more than 300 ms for a body.

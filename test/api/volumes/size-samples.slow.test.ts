@@ -359,7 +359,8 @@ test('the accruals of a volume never overlap under any clocks, and each starts w
       for (const [when, kib] of readings) {
         taken.set(when, kib);
         await insertReading(service.ctx.pool, client.org.id, id, {
-          ...{ at: at(when), kib },
+          at: at(when),
+          kib,
           until: at(when + 7_200_000_000n),
         });
       }

@@ -340,9 +340,12 @@ test('a webhook with many deliveries is deleted at once, and its deliveries are 
     await sweep();
   });
   const requests = [
-    ...[client.get(`/v1/webhooks/${id}`), client.delete(`/v1/webhooks/${id}`)],
-    ...[client.patch(`/v1/webhooks/${id}`, { status: 'active' }), client.post(`/v1/webhooks/${id}/test`)],
-    ...[client.post(`/v1/webhooks/${id}/rotate-secret`, {}), client.get(`/v1/webhooks/${id}/deliveries`)],
+    client.get(`/v1/webhooks/${id}`),
+    client.delete(`/v1/webhooks/${id}`),
+    client.patch(`/v1/webhooks/${id}`, { status: 'active' }),
+    client.post(`/v1/webhooks/${id}/test`),
+    client.post(`/v1/webhooks/${id}/rotate-secret`, {}),
+    client.get(`/v1/webhooks/${id}/deliveries`),
   ];
   expect((await Promise.all(requests)).map(({ status }) => status)).toEqual(Array(6).fill(404));
   expect((await client.get('/v1/webhooks')).body.data).toEqual([]);

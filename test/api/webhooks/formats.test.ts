@@ -75,7 +75,9 @@ test('OCSF has the place of the event in the log, and a test has none', async ()
   expect(ocsfFaults(body)).toEqual([]);
   const { seq, link } = await entryOf(body.metadata.uid);
   expect(body).toMatchObject({
-    ...{ class_uid: 3004, activity_name: 'Create', entity: { name: 'data', type: 'Volume' } },
+    class_uid: 3004,
+    activity_name: 'Create',
+    entity: { name: 'data', type: 'Volume' },
     unmapped: {
       log: { seq, link: link.toString('hex'), previous_link: expect.stringMatching(/^[0-9a-f]{64}$/) },
     },

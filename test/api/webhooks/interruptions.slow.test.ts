@@ -204,7 +204,10 @@ describe('a killed process', () => {
         30_000,
       );
       expect([event.event_type, event.status, event.attempts, event.results.length]).toEqual([
-        ...['volume_created', 'delivered', 2, 1],
+        'volume_created',
+        'delivered',
+        2,
+        1,
       ]);
       expect([attempt.event_type, attempt.status, attempt.attempts]).toEqual(['webhook_tested', 'failed', 1]);
       const ids = receiver.messages.map(({ headers }) => headers['webhook-id']);

@@ -25,11 +25,20 @@ afterAll(() => service.close());
 
 async function write({ org }: Client, event_type: string, occurred_at: string): Promise<void> {
   const content = {
-    ...{ org_id: org.id, id: uuidv7(), occurred_at, category: 'test', event_type },
-    ...{ actor: operator('test'), payload: null, resource_id: null },
+    org_id: org.id,
+    id: uuidv7(),
+    occurred_at,
+    category: 'test',
+    event_type,
+    actor: operator('test'),
+    payload: null,
+    resource_id: null,
   };
   await insertEvent(service.ctx.pool, {
-    ...{ ...content, actor_kind: 'system', actor_id: 'operator', leaf: null },
+    ...content,
+    actor_kind: 'system',
+    actor_id: 'operator',
+    leaf: null,
   });
 }
 

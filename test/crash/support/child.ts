@@ -70,7 +70,13 @@ async function serve(orders: Orders): Promise<void> {
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
   const ctx: ServiceContext = {
-    ...{ pool, reads: pool, requests, runtime, volumes, changes, log: makeLog('warn', process.stderr) },
+    pool,
+    reads: pool,
+    requests,
+    runtime,
+    volumes,
+    changes,
+    log: makeLog('warn', process.stderr),
     now: sharedClock(BigInt(orders.clockOffset)),
     cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey),
@@ -87,7 +93,9 @@ async function serve(orders: Orders): Promise<void> {
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     settings: {
       ...DEFAULT_SETTINGS,
-      ...{ workerLeaseMs: orders.leaseMs, ephemeralLingerMs: orders.lingerMs, webhooks: WEBHOOKS },
+      workerLeaseMs: orders.leaseMs,
+      ephemeralLingerMs: orders.lingerMs,
+      webhooks: WEBHOOKS,
     },
     stopping: stopping.signal,
   };

@@ -107,8 +107,14 @@ export class Fleet {
       restartsAfterMs: dice.chance(0.15) ? dice.between(0, 300) : null,
     };
     return {
-      ...{ database: database.address, directory, seed: dice.seed(), chaos, works },
-      ...{ leaseMs: LEASE_MS, lingerMs: LINGER_MS, clockOffset: String(this.clockOffset) },
+      database: database.address,
+      directory,
+      seed: dice.seed(),
+      chaos,
+      works,
+      leaseMs: LEASE_MS,
+      lingerMs: LINGER_MS,
+      clockOffset: String(this.clockOffset),
     };
   }
 

@@ -10,7 +10,9 @@ import { startReceiver, verify, type Receiver } from '../../support/webhook-rece
 /** The deliveries of a killed process are retried soon. */
 export const WEBHOOKS = {
   ...webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true }),
-  ...{ timeoutMs: 5_000, claimMarginMs: 500, firstRetryMs: 20 },
+  timeoutMs: 5_000,
+  claimMarginMs: 500,
+  firstRetryMs: 20,
 };
 
 /** Receives the events of several organizations, and accepts some only at a retry. */
@@ -44,7 +46,9 @@ export class CrashReceiver {
   /** `directory`: with the keys for secrets. */
   async listenTo(pool: Pool, orgId: string, directory: string): Promise<void> {
     const means = {
-      ...{ pool, now, settings: { webhooks: WEBHOOKS } },
+      pool,
+      now,
+      settings: { webhooks: WEBHOOKS },
       keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     };
     const by = { orgId, actor: operator('test') };

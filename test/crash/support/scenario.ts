@@ -51,7 +51,11 @@ export class World {
   ) {
     const { directory } = this;
     this.fleet = new Fleet({
-      ...{ dice, victims, server, database, directory },
+      dice,
+      victims,
+      server,
+      database,
+      directory,
       note: (text) => this.note(text),
       press: () => this.press(),
       acknowledged: (since) => this.counter.acknowledged(since),

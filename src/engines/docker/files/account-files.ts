@@ -13,7 +13,9 @@ import { RESOLVER_FILES } from './resolver-files.js';
 const ACCOUNT_FILES = ['/etc/passwd', '/etc/group'] as const;
 const SERVICE_TARGETS: ReadonlySet<string> = new Set([
   ...RESOLVER_FILES,
-  ...[PROGRAMS_DIRECTORY, INIT_PROGRAM, AGENT_PROGRAM],
+  PROGRAMS_DIRECTORY,
+  INIT_PROGRAM,
+  AGENT_PROGRAM,
 ]);
 const DIRECTORY = '/etc';
 /** The agent reads as much of them. */

@@ -40,7 +40,8 @@ export async function findPulledImage(docker: Docker, tag: string): Promise<Engi
 export async function listPulled(docker: Docker): Promise<{ id: string; names: string[]; bytes: number }[]> {
   const images = await docker.listImages({ filters: { reference: [PULLED_IMAGES] } });
   return images.map(({ Id, RepoTags, Size }) => ({
-    ...{ id: Id, bytes: Size },
+    id: Id,
+    bytes: Size,
     names: (RepoTags ?? []).filter((name) => OWN_NAME.test(name)),
   }));
 }
@@ -57,7 +58,9 @@ async function inspect(docker: Docker, name: string): Promise<EngineImage | unde
   }
   const { Id, Size, Config, RepoDigests } = found;
   return {
-    ...{ id: Id, bytes: Size, digest: RepoDigests?.[0]?.split('@')[1] ?? Id },
+    id: Id,
+    bytes: Size,
+    digest: RepoDigests?.[0]?.split('@')[1] ?? Id,
     entrypoint: [Config?.Entrypoint ?? []].flat(),
     stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
     path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,

@@ -52,7 +52,8 @@ export class HeldImages {
   private async read(orgId: string): Promise<Map<string, number>> {
     const claimedBefore = this.claimedBy(orgId);
     const containers = await this.docker.listContainers({
-      ...{ all: true, filters: { label: [`${ORG_LABEL}=${orgId}`] } },
+      all: true,
+      filters: { label: [`${ORG_LABEL}=${orgId}`] },
     });
     const images = await listPulled(this.docker);
     const ids = new Set(containers.map(({ ImageID }) => ImageID));

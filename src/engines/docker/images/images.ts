@@ -239,7 +239,10 @@ export class Images {
     });
     try {
       await loadImage(this.docker, content, {
-        ...{ budget, openBlob, step, signal: pull.signal },
+        budget,
+        openBlob,
+        step,
+        signal: pull.signal,
         onSent: () => pull.pause(),
       });
     } finally {

@@ -18,8 +18,12 @@ const Findings = Type.Object({
 export type Findings = Static<typeof Findings>;
 
 const NOTHING = {
-  ...{ isEnforced: false, hasPortRanges: false, reachesNode: false },
-  ...{ podAddresses: [], otherAddresses: [], resolvers: [] },
+  isEnforced: false,
+  hasPortRanges: false,
+  reachesNode: false,
+  podAddresses: [],
+  otherAddresses: [],
+  resolvers: [],
 };
 
 export function notEnforced(reason: string): Findings {

@@ -137,7 +137,9 @@ export class ProbeLease {
     const { library, namespace } = this.cluster;
     return {
       metadata: {
-        ...{ name: this.name, namespace, labels: { 'app.kubernetes.io/managed-by': 'sandkeep' } },
+        name: this.name,
+        namespace,
+        labels: { 'app.kubernetes.io/managed-by': 'sandkeep' },
         ...(resourceVersion === undefined ? {} : { resourceVersion }),
         ...(record === undefined ? {} : { annotations: { [FINDINGS]: record } }),
       },

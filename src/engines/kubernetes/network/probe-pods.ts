@@ -135,12 +135,16 @@ export class ProbePods {
         ...(runtimeClass === undefined ? {} : { runtimeClassName: runtimeClass }),
         ...(role === 'client' ? { affinity: this.sameNode() } : {}),
         securityContext: {
-          ...{ runAsNonRoot: true, runAsUser: NOBODY, runAsGroup: NOBODY },
+          runAsNonRoot: true,
+          runAsUser: NOBODY,
+          runAsGroup: NOBODY,
           seccompProfile: { type: 'RuntimeDefault' },
         },
         containers: [
           {
-            ...{ name: CONTAINER, image, imagePullPolicy: 'IfNotPresent' },
+            name: CONTAINER,
+            image,
+            imagePullPolicy: 'IfNotPresent',
             command: [INIT_PROGRAM],
             args: role === 'server' ? [`--listen=${PROBE_PORT}`] : [],
             resources: { limits: amounts, requests: amounts },

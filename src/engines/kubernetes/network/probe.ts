@@ -58,7 +58,9 @@ async function probeFrom(guest: Guest, pods: ProbePods, { client, server }: Star
   await pods.addPolicy('client', 'closed', { policyTypes: ['Ingress', 'Egress'] });
   if (!(await reach(false))) return notEnforced('a NetworkPolicy does not stop traffic from a Pod');
   return {
-    ...{ isEnforced: true, reason: null, hasPortRanges },
+    isEnforced: true,
+    reason: null,
+    hasPortRanges,
     reachesNode: seesNode && (await connects(guest, node, KUBELET_PORT)),
     podAddresses: addresses,
     otherAddresses: [node, ...serviceAddress(guest)],
@@ -115,7 +117,12 @@ async function readText(guest: Guest, path: string): Promise<string> {
   const files = guest.files();
   try {
     const handle = await files.open(path, {
-      ...{ read: true, write: false, append: false, create: false, truncate: false, createNew: false },
+      read: true,
+      write: false,
+      append: false,
+      create: false,
+      truncate: false,
+      createNew: false,
       mode: 0,
     });
     return (await files.read(handle, 0n, LARGEST_FILE)).toString('utf8');

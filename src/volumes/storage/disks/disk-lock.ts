@@ -19,7 +19,8 @@ export async function withDiskLock<T>(
   try {
     const patience = waits ? ['--wait', String(LONGEST_WAIT_S)] : ['--nonblock'];
     await runProgram('flock', ['--exclusive', ...patience, '3'], {
-      ...{ lock, timeoutMs: (LONGEST_WAIT_S + 10) * 1_000 },
+      lock,
+      timeoutMs: (LONGEST_WAIT_S + 10) * 1_000,
     });
     return await work(lock);
   } finally {

@@ -16,7 +16,9 @@ export async function runProgram(
   { lock, timeoutMs, ok = [0] }: { lock?: FileHandle; timeoutMs: number; ok?: readonly number[] },
 ): Promise<void> {
   const child = spawn(name, args, {
-    ...{ timeout: timeoutMs, killSignal: 'SIGKILL', env: { LC_ALL: 'C', PATH } },
+    timeout: timeoutMs,
+    killSignal: 'SIGKILL',
+    env: { LC_ALL: 'C', PATH },
     stdio: ['ignore', 'ignore', 'pipe', lock?.fd ?? 'ignore'],
   });
   let said = '';
