@@ -36,17 +36,15 @@ const LAYERS: Record<string, Folder> = {
   },
   telemetry: {
     theme: 'operation',
-    holds:
-      'Traces and logs by OTLP: sampling, bounded queues, exporters. It is loaded only where it is configured.',
+    holds: 'Traces and logs by OTLP. It is loaded only where it is configured.',
   },
   db: {
     theme: 'ground',
-    holds:
-      'The pool, transactions, migrations, notifications; `embedded/` runs PostgreSQL as a child process, `external/` finds the primary.',
+    holds: 'The pool, transactions, migrations, notifications, advisory locks, the embedded PostgreSQL.',
   },
   http: {
     theme: 'ground',
-    holds: 'The server, errors, schemas, validation, OpenAPI, server-sent events. It knows no organization.',
+    holds: 'The server, errors, schemas, OpenAPI, server-sent events. It knows no organization.',
   },
   disk: {
     theme: 'storage',
@@ -198,8 +196,7 @@ const LAYERS: Record<string, Folder> = {
   },
   sandboxes: {
     theme: 'sandboxes',
-    holds:
-      'The lifecycle: one file for each operation; `placement/` assigns workers, `reconcile/` drives the runtime, `logs/` serves logs.',
+    holds: 'The lifecycle: a file for each operation; `placement/`, `reconcile/`, `sessions/`.',
   },
   import: {
     theme: 'operation',
@@ -207,8 +204,7 @@ const LAYERS: Record<string, Folder> = {
   },
   backup: {
     theme: 'operation',
-    holds:
-      'Backups: one archive of the database, the keys and the volumes; restore, verification, moves to another database.',
+    holds: 'Backups of the database, the keys and the volumes; restores; moves to another database.',
   },
   metrics: {
     theme: 'operation',
