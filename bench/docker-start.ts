@@ -6,7 +6,8 @@ import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
 import { GuestInit } from '../src/engines/docker/guest-init.js';
 import { DockerRuntime } from '../src/engines/docker/runtime.js';
-import type { Run, RunSpec } from '../src/engine/runtime.js';
+import type { Run } from '../src/engine/runtime.js';
+import type { RunSpec } from '../src/spec/run-spec.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 
 const NEVER = new AbortController().signal;

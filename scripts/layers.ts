@@ -24,7 +24,7 @@ interface Folder {
   holds: string;
 }
 
-/** From the lowest to the highest. The longest name decides: `sandboxes/spec` is not part of `sandboxes`. */
+/** From the lowest to the highest. The longest name decides: `audit/log` is not part of `audit`. */
 const LAYERS: Record<string, Folder> = {
   lib: {
     theme: 'ground',
@@ -62,9 +62,9 @@ const LAYERS: Record<string, Folder> = {
     theme: 'sandboxes',
     holds: 'The meaning of a network policy without an engine: order, traffic, destinations, guarded groups.',
   },
-  'sandboxes/spec': {
+  spec: {
     theme: 'sandboxes',
-    holds: 'The wire shapes of a sandbox and its specification.',
+    holds: 'The specification of a sandbox: schemas, defaults, checks, requirements of an engine.',
   },
   'audit/events': {
     theme: 'record and money',

@@ -37,12 +37,7 @@ import { OUTPUT } from '../src/guest/programs.js';
 import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
 import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
 import { EXEC_BODY_LIMIT, MAX_OUTPUT_BYTES, MAX_TIMEOUT_SECS } from '../src/sandboxes/exec/schema.js';
-import {
-  CREATE_BODY_LIMIT,
-  MAX_PATCH_BYTES,
-  MAX_SPEC_BYTES,
-  MOST,
-} from '../src/sandboxes/spec/size-limits.js';
+import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from '../src/spec/size-limits.js';
 import { MOST_STREAMS } from '../src/sandboxes/metrics/follow.js';
 import { MAX_PAGE_BYTES } from '../src/sandboxes/list.js';
 import { MAX_HANDLES } from '../src/sandboxes/agent/connection-files.js';

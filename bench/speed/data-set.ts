@@ -1,4 +1,4 @@
-import type { CreateSandboxRequest } from '../../src/sandboxes/spec/schema.js';
+import type { CreateSandboxRequest } from '../../src/spec/schema.js';
 
 /** The size of a data set. Every sandbox has ten runs. */
 export interface DataSet {

@@ -1,4 +1,4 @@
-import type { RunSpec } from './runtime.js';
+import type { RunSpec } from '../spec/run-spec.js';
 
 /** The files that a specification puts on the disk of a sandbox before its first command. */
 

@@ -1,60 +1,12 @@
 import type { CommandState } from '../guest/command-end.js';
 import type { Guest } from '../guest/guest.js';
 import { ApiError } from '../http/errors.js';
-import type { Integer } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
-import type { MountRequest } from '../sandboxes/spec/mount-schema.js';
-import type { NetworkPolicy } from '../network-policy/schema.js';
-import type { CreateSandboxRequest } from '../sandboxes/spec/schema.js';
+import type { EngineAbilities } from '../spec/engine-abilities.js';
+import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
 
 export const RUNTIME_CHOICES = ['auto', 'docker', 'kubernetes', 'simulated'] as const;
 export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
-
-/** The request with defaults and without secrets, as the store keeps it. */
-export interface RunSpec {
-  image: string;
-  pullPolicy: 'if_missing' | 'always' | 'never';
-  vcpus: number;
-  memoryMib: number;
-  diskMib: number | null;
-  cmd: string[] | null;
-  entrypoint: string[] | null;
-  user: string | null;
-  workdir: string | null;
-  shell: string | null;
-  scripts: Record<string, string>;
-  /** `secret`: the value is in the secrets of the run. */
-  env: { key: string; value: string; secret?: boolean }[];
-  labels: Record<string, string>;
-  rlimits: { resource: string; soft: Integer; hard: Integer }[];
-  mounts: RunMount[];
-  patches: NonNullable<CreateSandboxRequest['patches']>;
-  init: CreateSandboxRequest['init'];
-  securityProfile: 'default' | 'restricted';
-  networkEnabled: boolean;
-  /** Null, or missing in specifications of earlier releases: the public profile. */
-  networkPolicy?: NetworkPolicy | null;
-  /** Default: the id of the sandbox. */
-  hostname?: string | null;
-  /** The run ends with `cmd`. Default: false. */
-  endsWithCommand?: boolean;
-  idleTimeoutSecs: number | null;
-  maxDurationSecs: number | null;
-  demands: Capability[];
-}
-
-/** `volumeId`: never shown to callers. */
-export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
-export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
-
-export interface RunSecrets {
-  /** Null: the image is there already, or needs none. */
-  registry: { username: string; password: string } | null;
-  /** For the network, by variable. */
-  values: Record<string, string>;
-  /** The secret variables of the environment. */
-  env?: Record<string, string>;
-}
 
 export interface Run {
   orgId: string;
@@ -79,51 +31,6 @@ export interface EngineVolumes {
   list(): { orgId: string; volumeId: string }[];
   remove(orgId: string, volumeId: string): Promise<void>;
 }
-
-/** `sandboxes/required-capabilities.ts` refuses a request that needs a missing one, and names the field. */
-export const CAPABILITIES = [
-  'user_names',
-  'image_entrypoint',
-  'any_env_name',
-  'hostname_domain',
-  'disk_size',
-  'scripts',
-  'patches',
-  'patch_remove',
-  'patch_engine_files',
-  'init',
-  'rlimits',
-  'rlimit_as',
-  'rlimit_priority',
-  'tmpfs',
-  'tmpfs_flags',
-  'named_volumes',
-  'volume_caps',
-  'bind_mounts',
-  'mount_flags',
-  'mount_quota',
-  'stat_virtualization',
-  'host_permissions',
-  'disk_images',
-  'network',
-  'network_off',
-  'network_policy',
-  'network_icmp',
-  'network_port_ranges',
-  'network_private',
-  'network_domains',
-  'network_host',
-  'network_metadata',
-  'published_ports',
-  'tls_interception',
-  'connection_limit',
-  'secrets',
-  'secret_env',
-  'idle_timeout',
-  'registry_credentials',
-  'stored_credentials',
-] as const;
-export type Capability = (typeof CAPABILITIES)[number];
 
 /** The state that a runtime keeps for one sandbox. Times are exact to the microsecond. */
 export interface Holding {
@@ -223,8 +130,7 @@ export interface LogQuery {
   after: Partial<Record<LogStream, LogPosition>>;
 }
 
-export interface Runtime {
-  readonly name: string;
+export interface Runtime extends EngineAbilities {
   /** While `connecting`, all members but `name` throw EngineUnavailableError. Undefined: the engine cannot be lost. */
   readonly engine?: EngineState;
   /** A UUID, constant for as long as the engine keeps its sandboxes. It is also the id of the worker. */
@@ -238,16 +144,6 @@ export interface Runtime {
   /** Each start asks the registry for the image, so the credentials of a sandbox stay until it is deleted. Default: false. */
   readonly pullsEachStart?: boolean;
   readonly description: string;
-  readonly capabilities: ReadonlySet<Capability>;
-  /** `openFiles`: the largest `nofile` limit of the kernel, if known. */
-  readonly bounds: {
-    vcpus: number;
-    memoryMib: number;
-    smallestMemoryMib: number;
-    openFiles?: number;
-    /** A sandbox with `vcpus` 0 gets so much. 0: it is refused. */
-    sharedCpuMillis: number;
-  };
   /** Undefined: volumes are directories of this machine. */
   readonly volumes?: EngineVolumes | undefined;
 

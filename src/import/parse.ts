@@ -7,7 +7,7 @@ import { explainFirst, validatorOf } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
 import { isUuid } from '../lib/uuid.js';
-import { encodeSpec, parseSpec, SPEC_FORMAT } from '../sandboxes/spec/text.js';
+import { encodeSpec, parseSpec, SPEC_FORMAT } from '../spec/text.js';
 import { findInexact } from './inexact-payload.js';
 import { Line, type Kind } from './schema.js';
 import { withEphemeral, withoutSecretValues } from './spec.js';

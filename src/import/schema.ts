@@ -1,7 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { EventActor } from '../audit/events/schema.js';
 import { DateTime, Int32, Nullable, Uuid, Variants } from '../http/schema.js';
-import { SandboxResponse } from '../sandboxes/spec/fields.js';
+import { SandboxResponse } from '../sandboxes/row.js';
 
 /** Short enough for every index. */
 const text = Type.String({ minLength: 1, maxLength: 500 });

@@ -1,5 +1,5 @@
-import { MASKED, withoutSecrets } from '../sandboxes/spec/env-schema.js';
-import type { SandboxSpec } from '../sandboxes/spec/schema.js';
+import { MASKED, withoutSecrets } from '../spec/env-schema.js';
+import type { SandboxSpec } from '../spec/schema.js';
 
 export function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpec | undefined {
   if ((spec.lifecycle.ephemeral ?? ephemeral) !== ephemeral) return undefined;

@@ -5,7 +5,7 @@ import type { Sql } from '../db/pool.js';
 import { Overtaken } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
-import type { RunSpec } from '../engine/runtime.js';
+import type { RunSpec } from '../spec/run-spec.js';
 import { exhaustedPool, canExhaustPool, storageLimit, type Limit, type Limits } from './limits.js';
 import { compactCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow } from './queries.js';
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { DIGEST } from '../sandboxes/spec/image-reference.js';
+import { DIGEST } from '../spec/image-reference.js';
 import { MAX_DOCUMENT_BYTES } from './limits.js';
 import { MANIFEST_TYPES, readManifest, type Manifest } from './manifest.js';
 import { PullError } from './pull-error.js';

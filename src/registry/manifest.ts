@@ -1,6 +1,6 @@
 import { Type, type Static } from 'typebox';
 import { validatorOf, type Validator } from '../http/validation.js';
-import { DIGEST } from '../sandboxes/spec/image-reference.js';
+import { DIGEST } from '../spec/image-reference.js';
 import { MAX_ENTRYPOINT_BYTES, MAX_LAYERS, MAX_VOLUMES } from './limits.js';
 import { PullError } from './pull-error.js';
 import { parseJson } from './registry-session.js';

@@ -8,7 +8,7 @@ import {
 } from '../outbound/destination.js';
 import type { Resolve } from '../outbound/resolve.js';
 import { send } from '../outbound/send.js';
-import type { ImageReference } from '../sandboxes/spec/image-reference.js';
+import type { ImageReference } from '../spec/image-reference.js';
 import { parseChallenge } from './challenge.js';
 import { HEADERS_TIMEOUT_MS, IDLE_TIMEOUT_MS, MAX_REDIRECTS, MAX_TOKEN_BYTES } from './limits.js';
 import { PullError, type PullFailure } from './pull-error.js';

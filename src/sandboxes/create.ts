@@ -11,18 +11,18 @@ import type { Limits } from '../quotas/limits.js';
 import { checkSize, refuseUnlimitedDisk, reserve } from '../quotas/reserve.js';
 import type { Runtime } from '../engine/runtime.js';
 import { sealSecrets } from '../secrets/secrets.js';
-import { checkRequest } from './check-request.js';
+import { checkRequest } from '../spec/check-request.js';
 import { withKeyLabels, refuseMounts } from './key-labels.js';
 import { volumesOf } from './mount-volumes.js';
-import { makeSlug } from './names.js';
+import { makeSlug } from './make-slug.js';
 import { nextRunOf } from './next-run.js';
 import { insertLabels, insertMounted, insertSandbox } from './queries.js';
 import { refuseTaken } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { removeFailed } from './replace-failed.js';
 import { resolve, secretsOf } from './resolve.js';
-import { presentSandbox, SANDBOX, type SandboxResponse } from './spec/fields.js';
-import type { CreateSandboxRequest } from './spec/schema.js';
+import { presentSandbox, SANDBOX, type SandboxResponse } from './row.js';
+import type { CreateSandboxRequest } from '../spec/schema.js';
 
 const SLUG_ATTEMPTS = 5;
 

@@ -6,8 +6,8 @@ import { Conditions } from '../lib/conditions.js';
 import type { Position } from '../lib/cursor.js';
 import { instantFromPostgres, type Instant } from '../lib/instant.js';
 import { textColumns } from './queries.js';
-import type { SandboxTextRow } from './spec/fields.js';
-import type { SandboxStatus, StopReason } from './spec/schema.js';
+import type { SandboxTextRow } from './row.js';
+import type { SandboxStatus, StopReason } from '../spec/schema.js';
 
 export interface SandboxFilter {
   labels: [key: string, value: string][];

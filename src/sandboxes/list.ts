@@ -14,8 +14,8 @@ import {
   type SandboxFilter,
   type Sort,
 } from './list-queries.js';
-import { SANDBOX } from './spec/fields.js';
-import type { SandboxStatus, StopReason } from './spec/schema.js';
+import { SANDBOX } from './row.js';
+import type { SandboxStatus, StopReason } from '../spec/schema.js';
 
 export interface ListSandboxesQuery {
   labels?: string;

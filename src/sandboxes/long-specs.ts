@@ -1,5 +1,5 @@
 import type { Sql } from '../db/pool.js';
-import { hasSpec, type SandboxTextRow } from './spec/fields.js';
+import { hasSpec, type SandboxTextRow } from './row.js';
 
 /** Adds the specifications that a short read left out. `pageSize`: the rows before one that does not fit the page. */
 export async function withLongSpecs(

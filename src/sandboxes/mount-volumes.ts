@@ -1,9 +1,10 @@
 import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
-import type { RunMount, Runtime } from '../engine/runtime.js';
+import type { Runtime } from '../engine/runtime.js';
+import type { RunMount } from '../spec/run-spec.js';
 import { getHostVolume, lockActiveVolumes } from '../volumes/queries.js';
-import type { MountRequest } from './spec/mount-schema.js';
-import type { CreateSandboxRequest } from './spec/schema.js';
+import type { MountRequest } from '../spec/mount-schema.js';
+import type { CreateSandboxRequest } from '../spec/schema.js';
 
 export interface MountVolumes {
   named: ReadonlyMap<string, string>;

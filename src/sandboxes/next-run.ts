@@ -3,7 +3,7 @@ import type { Instant } from '../lib/instant.js';
 import type { Limits } from '../quotas/limits.js';
 import { effectiveDuration } from '../quotas/reserve.js';
 import type { NewRun, RunCommand } from '../runs/queries.js';
-import type { RunSpec } from '../engine/runtime.js';
+import type { RunSpec } from '../spec/run-spec.js';
 
 /** An admitted run that has no row yet: its needs and its actor. */
 export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id'> {

@@ -3,7 +3,7 @@ import { ApiError } from '../http/errors.js';
 import { StartRefusedError } from '../engine/runtime.js';
 import { SecretMask } from '../secrets/mask.js';
 import { openSecrets } from '../secrets/secrets.js';
-import type { EnvEntry } from './spec/env-schema.js';
+import type { EnvEntry } from '../spec/env-schema.js';
 
 /** Masks the secret variables of a sandbox, and those of one command, in output. */
 export async function outputMask(

@@ -4,7 +4,7 @@ import type { Instant } from '../lib/instant.js';
 import { newId } from '../lib/uuid.js';
 import { insertRun, type NewRun } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
-import type { SandboxRow } from './spec/fields.js';
+import type { SandboxRow } from './row.js';
 
 export interface Admitted {
   status: 'starting';

@@ -1,12 +1,12 @@
 import { blocksEverything } from '../network-policy/order.js';
-import type { RunSecrets, RunSpec } from '../engine/runtime.js';
-import { withBase64 } from './file-patches.js';
-import { requiredCapabilities } from './required-capabilities.js';
+import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
+import { withBase64 } from '../spec/file-patches.js';
+import { requiredCapabilities } from '../spec/required-capabilities.js';
 import { withVolumes, type MountVolumes } from './mount-volumes.js';
-import { lastOfEachKey, MASKED, withoutSecrets } from './spec/env-schema.js';
-import type { MountRequest, SandboxMount } from './spec/mount-schema.js';
-import { showSecrets } from './spec/show-secrets.js';
-import type { CreateSandboxRequest, SandboxSpec } from './spec/schema.js';
+import { lastOfEachKey, MASKED, withoutSecrets } from '../spec/env-schema.js';
+import type { MountRequest, SandboxMount } from '../spec/mount-schema.js';
+import { showSecrets } from '../spec/show-secrets.js';
+import type { CreateSandboxRequest, SandboxSpec } from '../spec/schema.js';
 
 type Rlimit = SandboxSpec['rlimits'][number];
 type DiskImage = Extract<SandboxMount, { type: 'DiskImage' }>;

@@ -12,7 +12,7 @@ import { nextRunOf, type NextRun } from './next-run.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
 import { refuseForeign } from './refusals.js';
 import { beginRun } from './request-run.js';
-import { presentSandbox, type SandboxResponse } from './spec/fields.js';
+import { presentSandbox, type SandboxResponse } from './row.js';
 import { TRANSITIONS } from './state.js';
 import { requestStop } from './stop.js';
 

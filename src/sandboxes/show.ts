@@ -4,7 +4,7 @@ import { inReadSpan } from '../db/traced.js';
 import { ApiError } from '../http/errors.js';
 import { inBatches } from '../lib/batches.js';
 import { readSandbox, readSandboxes, type SandboxKey } from './queries.js';
-import { hasSpec, SANDBOX, type SandboxTextRow } from './spec/fields.js';
+import { hasSpec, SANDBOX, type SandboxTextRow } from './row.js';
 
 /** A sandbox as JSON text. Throws `sandbox_not_found`. */
 export async function show(

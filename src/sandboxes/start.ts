@@ -11,7 +11,7 @@ import { lockSandbox, updateSandbox, type SandboxKey } from './queries.js';
 import { refuseForeign, refuseTransition } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { queueRun } from './restart.js';
-import { presentSandbox, type SandboxResponse } from './spec/fields.js';
+import { presentSandbox, type SandboxResponse } from './row.js';
 import { TRANSITIONS } from './state.js';
 
 /**

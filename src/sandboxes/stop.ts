@@ -11,7 +11,7 @@ import { setStopReason } from '../runs/queries.js';
 import type { NextRun } from './next-run.js';
 import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from './queries.js';
 import { refuseForeign, refuseTransition } from './refusals.js';
-import { presentSandbox, type SandboxResponse, type SandboxRow } from './spec/fields.js';
+import { presentSandbox, type SandboxResponse, type SandboxRow } from './row.js';
 import { TRANSITIONS } from './state.js';
 
 /** Asks the run to end. A settled or stopping sandbox stays as it is. The stop cancels an admitted successor. */

@@ -10,7 +10,7 @@ import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
 import { withKeyLabels } from './key-labels.js';
-import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
+import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from '../spec/names.js';
 import {
   lockSandbox,
   replaceLabels,
@@ -20,8 +20,8 @@ import {
   type SandboxKey,
 } from './queries.js';
 import { refuseTaken } from './refusals.js';
-import { presentSandbox, type SandboxResponse } from './spec/fields.js';
-import type { UpdateSandboxRequest } from './spec/schema.js';
+import { presentSandbox, type SandboxResponse } from './row.js';
+import type { UpdateSandboxRequest } from '../spec/schema.js';
 
 /** Changes the name, slug or labels in any status. Null and missing fields stay. */
 export async function update(

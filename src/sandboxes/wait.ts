@@ -12,7 +12,7 @@ import type { Settings } from '../settings.js';
 import { extendWanted } from '../runs/queries.js';
 import { giveUpStart } from './placement/give-up.js';
 import { getSandbox } from './queries.js';
-import { presentSandbox, type SandboxResponse } from './spec/fields.js';
+import { presentSandbox, type SandboxResponse } from './row.js';
 
 /** A fallback: notifications wake all waiters, and so does a new notification connection. */
 const LOOK_EVERY_MS = 15_000;

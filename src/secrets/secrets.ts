@@ -7,7 +7,8 @@ import { inTransaction } from '../db/transaction.js';
 import type { WriteTarget } from '../db/write-batch.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
-import { StartRefusedError, type RunSecrets } from '../engine/runtime.js';
+import { StartRefusedError } from '../engine/runtime.js';
+import type { RunSecrets } from '../spec/run-spec.js';
 import { openKeyring, type KeySource } from './key-file.js';
 import type { Keyring } from './keyring.js';
 import {

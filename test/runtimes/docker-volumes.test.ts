@@ -16,7 +16,7 @@ import { readInstance } from '../../src/db/instance-queries.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { setQuotas } from '../../src/quotas/set.js';
 import { stagingDirectoryOf } from '../../src/engines/docker/detect-capabilities.js';
-import type { Capability } from '../../src/engine/runtime.js';
+import type { Capability } from '../../src/spec/capabilities.js';
 import type { Answer } from '../support/answer.js';
 import { PROGRAM, start as startProgram } from '../support/cli.js';
 import type { Client } from '../support/client.js';

@@ -1,11 +1,7 @@
 import { expect, test } from 'vitest';
 import { parseChallenge } from '../../src/registry/challenge.js';
 import { explainStartFailure } from '../../src/engines/docker/start-failure.js';
-import {
-  familiarForm,
-  formatImageReference,
-  parseImageReference,
-} from '../../src/sandboxes/spec/image-reference.js';
+import { familiarForm, formatImageReference, parseImageReference } from '../../src/spec/image-reference.js';
 
 const digest = `sha256:${'a'.repeat(64)}`;
 

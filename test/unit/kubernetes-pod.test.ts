@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { podOf } from '../../src/engines/kubernetes/pod.js';
-import type { Run, RunSpec } from '../../src/engine/runtime.js';
+import type { Run } from '../../src/engine/runtime.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
 
 function makePod(bandwidthMbits: number, more: Partial<RunSpec> = {}) {
   const spec: RunSpec = {

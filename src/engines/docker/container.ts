@@ -1,6 +1,7 @@
 import type { ContainerCreateOptions, HostConfig } from 'dockerode';
 import { environmentOf } from '../../engine/environment.js';
-import type { Run, RunSpec } from '../../engine/runtime.js';
+import type { Run } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from '../../engine/run-files.js';
 import { DEFAULT_PATH, INIT_PROGRAM, initArguments, signalNumber } from '../../guest/programs.js';

@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import type { ContainerCreateOptions, Ulimit } from 'dockerode';
 import { stringifyExact, type Integer } from '../../lib/exact-json.js';
-import type { RunSpec } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 
 /** The engine stores limits as signed 64-bit integers and reads them as unsigned: unlimited is -1. */
 export function ulimitOf({ resource, soft, hard }: RunSpec['rlimits'][number]): Ulimit {

@@ -4,7 +4,7 @@ import { posix } from 'node:path';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { explainNoDisks } from '../../volumes/storage/disks/probe-disks.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
-import type { Capability } from '../../engine/runtime.js';
+import type { Capability } from '../../spec/capabilities.js';
 import { explainNoDiskQuota, type StorageInfo } from './disk-quota.js';
 import { explainNoMounts } from './mounts/mount-probe.js';
 import { StagingDirectory } from './mounts/staging-directory.js';

@@ -2,7 +2,8 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { posix } from 'node:path';
 import { pack } from 'tar-stream';
-import { StartRefusedError, type RunSpec } from '../../engine/runtime.js';
+import { StartRefusedError } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import { engineMessage } from './errors.js';
 import type { EngineImage } from './images/engine-image.js';
 

@@ -7,7 +7,6 @@ import type { CommandState } from '../../guest/command-end.js';
 import {
   StartRefusedError,
   type Activity,
-  type Capability,
   type Capacity,
   type Holding,
   type LogChunk,
@@ -15,6 +14,7 @@ import {
   type Run,
   type Runtime,
 } from '../../engine/runtime.js';
+import type { Capability } from '../../spec/capabilities.js';
 import { noRoomWords } from '../../engine/no-room.js';
 import { hasFiles } from '../../engine/run-files.js';
 import { isBaseline, nameOfNew, nameOfNext, parseEngineTime, runOfContainer } from './container-name.js';

@@ -1,5 +1,6 @@
 import type { V1PersistentVolumeClaim } from '@kubernetes/client-node';
-import { StartRefusedError, type Capability, type EngineVolumes, type Run } from '../../engine/runtime.js';
+import { StartRefusedError, type EngineVolumes, type Run } from '../../engine/runtime.js';
+import type { Capability } from '../../spec/capabilities.js';
 import type { Cluster } from './client.js';
 import { clusterMessage, CONFLICT, FORBIDDEN, ignoreStatus, INVALID, NOT_FOUND, statusOf } from './errors.js';
 import { claimName, INSTANCE_LABEL, ORG_LABEL, selectorOf, VOLUME_LABEL } from './names.js';

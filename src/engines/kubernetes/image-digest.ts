@@ -1,5 +1,5 @@
 import type { V1Pod } from '@kubernetes/client-node';
-import { parseImageReference } from '../../sandboxes/spec/image-reference.js';
+import { parseImageReference } from '../../spec/image-reference.js';
 import { CONTAINER } from './names.js';
 
 /** `docker-pullable://team/app@sha256:…`, `docker.io/team/app@sha256:…`, or an id alone for an image of no registry. */

@@ -11,8 +11,9 @@ import {
   formatImageReference,
   parseImageReference,
   type ImageReference,
-} from '../../sandboxes/spec/image-reference.js';
-import { StartRefusedError, type Run, type RunSpec } from '../../engine/runtime.js';
+} from '../../spec/image-reference.js';
+import { StartRefusedError, type Run } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 
 interface KnownImage {
   entrypoint: string[];

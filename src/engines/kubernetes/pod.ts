@@ -1,7 +1,8 @@
 import type { V1Container, V1EnvVar, V1Pod, V1Volume, V1VolumeMount } from '@kubernetes/client-node';
 import { initArguments, signalNumber, PROGRAMS_DIRECTORY, INIT_PROGRAM } from '../../guest/programs.js';
 import { hasFiles, SCRIPTS_DIRECTORY } from '../../engine/run-files.js';
-import { StartRefusedError, type Run, type RunSpec } from '../../engine/runtime.js';
+import { StartRefusedError, type Run } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import {
   CONTAINER,
   FILES_ANNOTATION,

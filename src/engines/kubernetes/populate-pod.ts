@@ -2,7 +2,8 @@ import { Buffer } from 'node:buffer';
 import { posix } from 'node:path';
 import { contentOf, SCRIPTS_DIRECTORY, scriptTexts } from '../../engine/run-files.js';
 import { GuestFileError, type FileStat, type Guest, type GuestFiles } from '../../guest/guest.js';
-import { StartRefusedError, type RunSpec } from '../../engine/runtime.js';
+import { StartRefusedError } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import { START_FILE } from './pod.js';
 
 type Patch = RunSpec['patches'][number];

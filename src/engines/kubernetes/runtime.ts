@@ -8,7 +8,6 @@ import {
   NoRoomError,
   StartRefusedError,
   type Activity,
-  type Capability,
   type Capacity,
   type Holding,
   type LogChunk,
@@ -16,6 +15,7 @@ import {
   type Run,
   type Runtime,
 } from '../../engine/runtime.js';
+import type { Capability } from '../../spec/capabilities.js';
 import { noRoomWords } from '../../engine/no-room.js';
 import { NO_ROOM } from './no-room.js';
 import { SHARED_CPU_MILLIS } from '../../engine/shared-cpu.js';

@@ -1,7 +1,8 @@
 import { Buffer } from 'node:buffer';
-import { parseImageReference } from '../../sandboxes/spec/image-reference.js';
+import { parseImageReference } from '../../spec/image-reference.js';
 import { environmentOf } from '../../engine/environment.js';
-import type { Run, RunSpec } from '../../engine/runtime.js';
+import type { Run } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import type { Cluster } from './client.js';
 import { INSTANCE_LABEL, podName, RUN_LABEL, SANDBOX_LABEL, selectorOf, type Place } from './names.js';
 import type { Namespaces } from './namespaces.js';

@@ -6,7 +6,7 @@ import type {
   V1VolumeMount,
 } from '@kubernetes/client-node';
 import { INIT_PROGRAM } from '../../guest/programs.js';
-import type { RunSpec } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import { claimName, mountLabel, OPENING_CONTAINER, PROGRAMS_VOLUME } from './names.js';
 import type { AccessChoice } from './volume-choices.js';
 

@@ -10,7 +10,6 @@ import { sleep } from '../../lib/sleep.js';
 import { newId } from '../../lib/uuid.js';
 import type { CommandEnd, CommandState } from '../../guest/command-end.js';
 import {
-  CAPABILITIES,
   StartRefusedError,
   type Activity,
   type Capacity,
@@ -20,6 +19,7 @@ import {
   type Run,
   type Runtime,
 } from '../../engine/runtime.js';
+import { CAPABILITIES } from '../../spec/capabilities.js';
 import { nanosOf } from '../../engine/log-times.js';
 import { SimulatedJournal } from './journal.js';
 

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { ApiError } from '../../http/errors.js';
 import type { CommandSpec } from '../../guest/guest.js';
-import { MOST } from '../spec/size-limits.js';
+import { MOST } from '../../spec/size-limits.js';
 import type { ExecRequest } from './schema.js';
 
 type Fields = Pick<ExecRequest, 'args' | 'env' | 'cwd' | 'user'> & { cmd: string };

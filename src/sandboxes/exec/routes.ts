@@ -19,7 +19,7 @@ import type { Turns } from '../../fairness/turns.js';
 import { ADDRESSES, sandboxKeyOf } from '../address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { outputMask } from '../output-mask.js';
-import { acceptEnvMap } from '../spec/env-schema.js';
+import { acceptEnvMap } from '../../spec/env-schema.js';
 import { badField } from './read-command.js';
 import { run } from './run.js';
 import { EXEC_BODY_LIMIT, ExecRequest, ExecResult, STORED_OUTPUT_BYTES } from './schema.js';

@@ -1,6 +1,6 @@
 import { Type, type Static } from 'typebox';
 import { Int64, Named, Nullable, Words } from '../../http/schema.js';
-import { envRequest } from '../spec/env-schema.js';
+import { envRequest } from '../../spec/env-schema.js';
 
 const KIB = 1024;
 const MIB = 1024 * KIB;

@@ -2,9 +2,9 @@ import { SEPARATE } from '../../db/planner-hints.js';
 import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
 import type { Instant } from '../../lib/instant.js';
-import type { RunSpec } from '../../engine/runtime.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 import { LOCKED_COLUMNS, withSpecs, type LockedSandbox, type UnparsedRow } from '../queries.js';
-import { parseSpec } from '../spec/text.js';
+import { parseSpec } from '../../spec/text.js';
 import type { Wanted } from './decide.js';
 
 export interface ReconcileRow {

@@ -7,7 +7,7 @@ import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { ADDRESSES, sandboxKeyOf } from '../address.js';
 import type { Entrance } from '../sessions/entrance.js';
-import { acceptEnvMap } from '../spec/env-schema.js';
+import { acceptEnvMap } from '../../spec/env-schema.js';
 import { TerminalRequest, TerminalTicket } from './schema.js';
 import { serve } from './serve.js';
 import { makeTicket, useTicket } from './ticket.js';

@@ -5,11 +5,7 @@ import { BODY_MEMORY } from '../../../src/access/bodies.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { BODY_LIMIT } from '../../../src/http/server.js';
 import { createKey } from '../../../src/keys/create.js';
-import {
-  CREATE_BODY_LIMIT,
-  MAX_PATCH_BYTES,
-  MAX_SPEC_BYTES,
-} from '../../../src/sandboxes/spec/size-limits.js';
+import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES } from '../../../src/spec/size-limits.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
 import { openRaw, requestHead } from '../../support/raw-connection.js';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { BODY_MEMORY } from '../../../src/access/bodies.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import { CREATE_BODY_LIMIT } from '../../../src/sandboxes/spec/size-limits.js';
+import { CREATE_BODY_LIMIT } from '../../../src/spec/size-limits.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
 import { openRaw, requestHead } from '../../support/raw-connection.js';

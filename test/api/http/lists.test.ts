@@ -5,7 +5,7 @@ import { insertEvent } from '../../../src/audit/events/queries.js';
 import type { Sql } from '../../../src/db/pool.js';
 import { instantFromMicros, microsOf, shortInstant } from '../../../src/lib/instant.js';
 import { listSandboxes, positionOf, mergingLabels, type Sort } from '../../../src/sandboxes/list-queries.js';
-import type { SandboxStatus } from '../../../src/sandboxes/spec/schema.js';
+import type { SandboxStatus } from '../../../src/spec/schema.js';
 import type { Client } from '../../support/client.js';
 import { dropEvents } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
 import { recordObservations } from '../../../src/sandboxes/reconcile/record.js';
-import { STATUSES, type SandboxStatus } from '../../../src/sandboxes/spec/schema.js';
+import { STATUSES, type SandboxStatus } from '../../../src/spec/schema.js';
 import { OPERATIONS, TRANSITIONS, type Occurrence, type Outcome } from '../../../src/sandboxes/state.js';
 import type { Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';

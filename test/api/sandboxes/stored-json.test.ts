@@ -2,13 +2,9 @@ import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { serializerOf } from '../../../src/http/serializer.js';
 import { getSandbox } from '../../../src/sandboxes/queries.js';
-import {
-  PaginatedSandboxResponse,
-  presentSandbox,
-  SandboxResponse,
-} from '../../../src/sandboxes/spec/fields.js';
-import { SandboxSpec } from '../../../src/sandboxes/spec/schema.js';
-import { SPEC_FORMAT } from '../../../src/sandboxes/spec/text.js';
+import { PaginatedSandboxResponse, presentSandbox, SandboxResponse } from '../../../src/sandboxes/row.js';
+import { SandboxSpec } from '../../../src/spec/schema.js';
+import { SPEC_FORMAT } from '../../../src/spec/text.js';
 import type { Client } from '../../support/client.js';
 import { BARE_SPEC, clientOf, FULL_SPEC, importAll, line } from '../../support/import-lines.js';
 import { startTestService, type TestService } from '../../support/service.js';

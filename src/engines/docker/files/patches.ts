@@ -1,7 +1,8 @@
 import type Docker from 'dockerode';
 import { posix } from 'node:path';
 import { contentOf } from '../../../engine/run-files.js';
-import { StartRefusedError, type RunSpec } from '../../../engine/runtime.js';
+import { StartRefusedError } from '../../../engine/runtime.js';
+import type { RunSpec } from '../../../spec/run-spec.js';
 import { followedPath, readFile, statPath, writeEntries, type Entry, type PathStat } from '../archive.js';
 
 type Patch = RunSpec['patches'][number];

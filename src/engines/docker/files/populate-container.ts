@@ -1,5 +1,5 @@
 import type Docker from 'dockerode';
-import type { RunSpec } from '../../../engine/runtime.js';
+import type { RunSpec } from '../../../spec/run-spec.js';
 import { writeEntries } from '../archive.js';
 import { applyPatches } from './patches.js';
 import { scriptEntries } from './scripts.js';

@@ -1,5 +1,5 @@
 import { scriptTexts } from '../../../engine/run-files.js';
-import type { RunSpec } from '../../../engine/runtime.js';
+import type { RunSpec } from '../../../spec/run-spec.js';
 import { type Entry } from '../archive.js';
 
 export function scriptEntries(spec: RunSpec): Entry[] {

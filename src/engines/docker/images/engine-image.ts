@@ -1,5 +1,5 @@
 import type Docker from 'dockerode';
-import { familiarForm, type ImageReference } from '../../../sandboxes/spec/image-reference.js';
+import { familiarForm, type ImageReference } from '../../../spec/image-reference.js';
 import { ignoreStatus, NOT_FOUND } from '../errors.js';
 
 export interface EngineImage {

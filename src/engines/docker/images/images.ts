@@ -6,7 +6,7 @@ import {
   formatImageReference,
   parseImageReference,
   type ImageReference,
-} from '../../../sandboxes/spec/image-reference.js';
+} from '../../../spec/image-reference.js';
 import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import { findOperatorImage, findPulledImage, pulledName, type EngineImage } from './engine-image.js';
 import type { ImageAccess } from '../../../registry/image-access.js';

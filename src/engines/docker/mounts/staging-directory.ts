@@ -4,7 +4,8 @@ import { join, posix } from 'node:path';
 import { VolumeDiskError } from '../../../volumes/storage/disks/errors.js';
 import { VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
-import { StartRefusedError, type Run, type VolumeMount } from '../../../engine/runtime.js';
+import { StartRefusedError, type Run } from '../../../engine/runtime.js';
+import type { VolumeMount } from '../../../spec/run-spec.js';
 import {
   RESOLVER_FILES,
   resolverFileContent,

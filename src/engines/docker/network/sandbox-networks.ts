@@ -1,5 +1,6 @@
 import type Docker from 'dockerode';
-import { StartRefusedError, type Capability, type Run } from '../../../engine/runtime.js';
+import { StartRefusedError, type Run } from '../../../engine/runtime.js';
+import type { Capability } from '../../../spec/capabilities.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { NOT_FOUND, statusOf } from '../errors.js';
 import type { ResolverConfig } from '../files/resolver-files.js';

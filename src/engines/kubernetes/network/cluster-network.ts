@@ -1,7 +1,7 @@
 import { isSubnetOfAny } from '../../../lib/cidr.js';
 import { startLoop, type Loop } from '../../../lib/loop.js';
 import { GROUPS } from '../../../lib/special-addresses.js';
-import type { Capability } from '../../../engine/runtime.js';
+import type { Capability } from '../../../spec/capabilities.js';
 import type { Cluster } from '../client.js';
 import type { Namespaces } from '../namespaces.js';
 import type { NetworkChoice } from './choices.js';

@@ -2,16 +2,16 @@ import { ApiError } from '../http/errors.js';
 import { isUint64 } from '../http/schema.js';
 import { isCidr } from '../lib/cidr.js';
 import { checkLabels } from '../lib/labels.js';
-import type { Runtime } from '../engine/runtime.js';
+import type { EngineAbilities } from './engine-abilities.js';
 import { checkSize } from './check-size.js';
 import { unmetRequirement } from './required-capabilities.js';
 import { HOSTNAME_RULE, isHostname, isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from './names.js';
-import { parseImageReference } from './spec/image-reference.js';
-import type { MountRequest } from './spec/mount-schema.js';
+import { parseImageReference } from './image-reference.js';
+import type { MountRequest } from './mount-schema.js';
 import { DESTINATION_FORMS_TEXT, DESTINATION_KEYS } from '../network-policy/schema.js';
-import type { SecretEntry } from './spec/secret-schema.js';
-import type { CreateSandboxRequest } from './spec/schema.js';
-import { MAX_DOMAIN, MAX_PATH_BYTES, MOST } from './spec/size-limits.js';
+import type { SecretEntry } from './secret-schema.js';
+import type { CreateSandboxRequest } from './schema.js';
+import { MAX_DOMAIN, MAX_PATH_BYTES, MOST } from './size-limits.js';
 
 const MAX_SECRET_KEY = 1_024;
 /** The folder of the service's own files in the guest. */
@@ -20,17 +20,17 @@ const RESERVED = '/.sandkeep/';
 const KERNEL = ['/proc/', '/sys/', '/dev/'];
 
 /** Checks the rules between fields and the abilities of the runtime. Throws the first refusal, which names the field. */
-export function checkRequest(request: CreateSandboxRequest, runtime: Runtime): void {
+export function checkRequest(request: CreateSandboxRequest, engine: EngineAbilities): void {
   checkIdentity(request);
   checkSize(request);
   checkImage(request.image.reference);
-  checkResources(request, runtime);
+  checkResources(request, engine);
   for (const [index, { key, secret }] of (request.env ?? []).entries()) {
     checkEnvKey(key, `env[${index}].key`);
     if (secret === true) checkSecretKey(key, `env[${index}].key`);
   }
   checkSecretCount(request.env);
-  checkLimits(request, runtime);
+  checkLimits(request, engine);
   checkInit(request);
   checkMounts(request.mounts ?? []);
   checkPatches(request);
@@ -38,11 +38,11 @@ export function checkRequest(request: CreateSandboxRequest, runtime: Runtime): v
   checkSecrets(request);
   checkLifecycle(request);
 
-  const unmet = unmetRequirement(request, runtime);
+  const unmet = unmetRequirement(request, engine);
   if (unmet) {
     refuse(
       unmet.field,
-      `the ${runtime.name} runtime cannot ${unmet.what}: ${unmet.remedy ?? `leave ${unmet.field} out, or use a runtime that can`}`,
+      `the ${engine.name} runtime cannot ${unmet.what}: ${unmet.remedy ?? `leave ${unmet.field} out, or use a runtime that can`}`,
     );
   }
 }
@@ -66,7 +66,7 @@ function checkImage(reference: string): void {
   }
 }
 
-function checkResources({ resources = {} }: CreateSandboxRequest, { name, bounds }: Runtime): void {
+function checkResources({ resources = {} }: CreateSandboxRequest, { name, bounds }: EngineAbilities): void {
   const { vcpus = 1, memory_mib = 512, disk_size_mib } = resources;
   if (vcpus < 1 && bounds.sharedCpuMillis === 0) {
     refuse(
@@ -105,7 +105,7 @@ function checkSecretKey(key: string, field: string): void {
 
 function checkLimits(
   { rlimits = [], runtime }: CreateSandboxRequest,
-  { name: engine, bounds }: Runtime,
+  { name: engine, bounds }: EngineAbilities,
 ): void {
   const seen = new Set<string>();
   for (const [index, { resource, soft, hard }] of rlimits.entries()) {

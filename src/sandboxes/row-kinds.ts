@@ -1,7 +1,7 @@
 import type { Static, TSchema } from 'typebox';
-import { shortFromPostgres, shortInstant, type Instant } from '../../lib/instant.js';
-import type { SandboxSpec } from './schema.js';
-import { encodeSpec, shownSpec } from './text.js';
+import { shortFromPostgres, shortInstant, type Instant } from '../lib/instant.js';
+import type { SandboxSpec } from '../spec/schema.js';
+import { encodeSpec, shownSpec } from '../spec/text.js';
 
 /** The columns of a row by name, each as PostgreSQL writes it. */
 export type TextRow<Name extends string = string> = Record<Name, string | boolean | null> & {

@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
 import { expect, test } from 'vitest';
 import { Nullable } from '../../src/http/schema.js';
-import { nullable, shapeOf, text } from '../../src/sandboxes/spec/field-kinds.js';
-import { SANDBOX, SANDBOX_FIELDS } from '../../src/sandboxes/spec/fields.js';
+import { nullable, shapeOf, text } from '../../src/sandboxes/row-kinds.js';
+import { SANDBOX, SANDBOX_FIELDS } from '../../src/sandboxes/row.js';
 
 test('one line in the list of fields reaches the columns, the schema, new rows and both serializers', () => {
   const shape = shapeOf({

@@ -1,4 +1,4 @@
-import type { Restrictions } from '../../http/schema.js';
+import type { Restrictions } from '../http/schema.js';
 
 /**
  * The parts of a sandbox that restrict it or give it something. Their unknown fields are refused. Elsewhere a field is refused by a

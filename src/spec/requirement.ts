@@ -1,4 +1,4 @@
-import type { Capability } from '../engine/runtime.js';
+import type { Capability } from './capabilities.js';
 
 export interface Requirement {
   capability: Capability;

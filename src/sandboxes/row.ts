@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Field, Named, Nullable, PageOf, Uuid } from '../../http/schema.js';
+import { DateTime, Field, Named, Nullable, PageOf, Uuid } from '../http/schema.js';
 import {
   flag,
   instant,
@@ -12,8 +12,14 @@ import {
   words,
   type RowOf,
   type TextRow,
-} from './field-kinds.js';
-import { SandboxCommand, SandboxSpec, SandboxStatus, SandboxStatusReason, StopReason } from './schema.js';
+} from './row-kinds.js';
+import {
+  SandboxCommand,
+  SandboxSpec,
+  SandboxStatus,
+  SandboxStatusReason,
+  StopReason,
+} from '../spec/schema.js';
 
 /** The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers. */
 export const SANDBOX_FIELDS = {

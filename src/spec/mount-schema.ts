@@ -1,6 +1,6 @@
 /** Mounts of requests and of answers (contract section 2.2). Answers have no host path and no volume id. */
 import { Type, type Static } from 'typebox';
-import { Int32, Named, Nullable, Variants, Words } from '../../http/schema.js';
+import { Int32, Named, Nullable, Variants, Words } from '../http/schema.js';
 
 const MountOptions = Named(
   'MountOptions',

@@ -1,8 +1,8 @@
 import { Buffer } from 'node:buffer';
 import { ApiError } from '../http/errors.js';
 import { stringifyExact } from '../lib/exact-json.js';
-import type { CreateSandboxRequest } from './spec/schema.js';
-import { MAX_PATCH_BYTES, MAX_PATH_BYTES, MAX_SPEC_BYTES } from './spec/size-limits.js';
+import type { CreateSandboxRequest } from './schema.js';
+import { MAX_PATCH_BYTES, MAX_PATH_BYTES, MAX_SPEC_BYTES } from './size-limits.js';
 
 type Patch = NonNullable<CreateSandboxRequest['patches']>[number];
 

@@ -2,7 +2,7 @@ import { guardedGroupOf, opensPrivate } from '../network-policy/guarded-groups.j
 import { blocksEverything } from '../network-policy/order.js';
 import { DESTINATION_FORMS_TEXT, type Rule } from '../network-policy/schema.js';
 import type { Requirement } from './requirement.js';
-import type { NetworkRequest } from './spec/network-schema.js';
+import type { NetworkRequest } from './network-schema.js';
 
 const NETWORK =
   'the operator chooses a cluster that enforces NetworkPolicy, or vouches for its network with --kubernetes-network trusted';

@@ -1,8 +1,8 @@
-import type { Runtime } from '../engine/runtime.js';
+import type { EngineAbilities } from './engine-abilities.js';
 import { networkRequirements } from './network-requirements.js';
 import type { Requirement } from './requirement.js';
-import type { MountRequest } from './spec/mount-schema.js';
-import type { CreateSandboxRequest } from './spec/schema.js';
+import type { MountRequest } from './mount-schema.js';
+import type { CreateSandboxRequest } from './schema.js';
 
 type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
 
@@ -114,8 +114,11 @@ function limitRequirements(
   return [limits, { capability: 'rlimit_priority', field, what }];
 }
 
-export function unmetRequirement(request: CreateSandboxRequest, runtime: Runtime): Requirement | undefined {
-  return requiredCapabilities(request).find(({ capability }) => !runtime.capabilities.has(capability));
+export function unmetRequirement(
+  request: CreateSandboxRequest,
+  engine: EngineAbilities,
+): Requirement | undefined {
+  return requiredCapabilities(request).find(({ capability }) => !engine.capabilities.has(capability));
 }
 
 /** The container engine creates these at each start. */

@@ -1,4 +1,4 @@
-import { documented } from '../../http/schema.js';
+import { documented } from '../http/schema.js';
 
 /** Later clients send the image in this form. `acceptFlatSource` makes `image` of it before the body is validated. */
 export const FLAT_SOURCE = documented({

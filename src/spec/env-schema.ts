@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import { Type, type Static } from 'typebox';
-import { Named, StringMap } from '../../http/schema.js';
+import { Named, StringMap } from '../http/schema.js';
 import { MOST } from './size-limits.js';
 
 const fields = {

@@ -13,7 +13,7 @@ import {
   Uuid,
   Variants,
   Words,
-} from '../../http/schema.js';
+} from '../http/schema.js';
 import { envRequest } from './env-schema.js';
 import { MountRequest, SandboxMount } from './mount-schema.js';
 import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';

@@ -10,8 +10,8 @@ import {
   NotOffered,
   Nullable,
   Words,
-} from '../../http/schema.js';
-import { NetworkPolicy } from '../../network-policy/schema.js';
+} from '../http/schema.js';
+import { NetworkPolicy } from '../network-policy/schema.js';
 import { SecretsConfig } from './secret-schema.js';
 import { MOST } from './size-limits.js';
 

@@ -1,6 +1,6 @@
 /** The secrets of requests, in the form of clients before 0.7 and of those since. */
 import { Type, type Static } from 'typebox';
-import { Field, Named, Nullable, Variants, Words } from '../../http/schema.js';
+import { Field, Named, Nullable, Variants, Words } from '../http/schema.js';
 import { MOST } from './size-limits.js';
 
 const HostPattern = Variants(

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
 import { ByteList } from '../http/byte-list.js';
-import type { CreateSandboxRequest } from './spec/schema.js';
+import type { CreateSandboxRequest } from './schema.js';
 
 type Patches = NonNullable<CreateSandboxRequest['patches']>;
 

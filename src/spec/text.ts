@@ -1,5 +1,5 @@
-import { serializerOf } from '../../http/serializer.js';
-import { parseExactBelow } from '../../lib/exact-json.js';
+import { serializerOf } from '../http/serializer.js';
+import { parseExactBelow } from '../lib/exact-json.js';
 import { SandboxSpec } from './schema.js';
 
 const serializeSpec = serializerOf(SandboxSpec);

@@ -1,0 +1,16 @@
+import type { Capability } from './capabilities.js';
+
+/** The engine as the checks of a request see it. */
+export interface EngineAbilities {
+  readonly name: string;
+  readonly capabilities: ReadonlySet<Capability>;
+  /** `openFiles`: the largest `nofile` limit of the kernel, if known. */
+  readonly bounds: {
+    vcpus: number;
+    memoryMib: number;
+    smallestMemoryMib: number;
+    openFiles?: number;
+    /** A sandbox with `vcpus` 0 gets so much. 0: it is refused. */
+    sharedCpuMillis: number;
+  };
+}
