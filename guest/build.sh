@@ -13,13 +13,15 @@ if [ "${1:-}" = --check ]; then
   trap 'rm -rf "$target"' EXIT
 fi
 
+# The files of a program are optimized together (-flto): apart, the agent for ARM64 is 4 KiB larger. In one part, so that the bytes do
+# not depend on the number of processors of this machine.
 for processor in x86_64 aarch64; do
   for program in init agent; do
     "$processor-linux-gnu-gcc" -std=gnu11 -Os -Wall -Wextra -Werror \
-      -ffreestanding -nostdlib -static -fno-pic -no-pie \
+      -flto -flto-partition=one -ffreestanding -nostdlib -static -fno-pic -no-pie \
       -fno-stack-protector -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-tree-loop-distribute-patterns \
       -Wl,--build-id=none -Wl,-z,noseparate-code -Wl,-z,noexecstack -Wl,-s \
-      -o "$target/$program-$processor" "$program.c"
+      -o "$target/$program-$processor" shared/*.S shared/*.c "$program"/*.c
     chmod 0644 "$target/$program-$processor"
     [ "$target" = . ] || cmp "$program-$processor" "$target/$program-$processor"
   done

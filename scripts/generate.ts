@@ -1,6 +1,6 @@
 /**
- * Writes the generated files that are committed: openapi.json, schema.sql and pages of docs. With --check it only compares, and fails
- * when one is not up to date.
+ * Writes the generated files that are committed: openapi.json, schema.sql, the header of the guest, and pages of docs. With --check
+ * it only compares, and fails when one is not up to date.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -38,6 +38,7 @@ import { clientCommandsPage } from './client-tables.js';
 import { consoleTypes, type OpenApi } from './console-types.js';
 import { createFields } from './create-fields.js';
 import { dumpSchema } from './dump-schema.js';
+import { guestHeader } from './guest-header.js';
 import { helmChart } from './helm-chart.js';
 import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
@@ -149,6 +150,7 @@ for (const [name, text] of [
   [LIMITS, limits],
   [CONSOLE_TYPES, types],
   [CREATE_FIELDS, fields],
+  ['guest/protocol.h', guestHeader()],
   ...chart,
 ] as const) {
   const path = join(PACKAGE_ROOT, name);

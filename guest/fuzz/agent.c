@@ -6,33 +6,23 @@
  *
  * Nothing leaves the process: no call reaches the real kernel. Forks always return to the agent.
  */
+#include "../agent/channels.h"
+#include "../agent/file-trees.h"
+#include "../agent/handles.h"
+#include "../agent/requests.h"
+#include "../agent/users.h"
+#include <asm/ioctls.h>
+#include <asm/poll.h>
+#include <linux/stat.h>
+#include <linux/time_types.h>
 #include <sanitizer/asan_interface.h>
 #include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* The program has its own; the sanitizers need those of the library. */
-#define memcpy guest_memcpy
-#define memset guest_memset
-#define call6 real_call6
-#define leave real_leave
-#include "../kernel.h"
-#undef call6
-#undef leave
-
-static long call6(long number, long a, long b, long c, long d, long e, long f);
-__attribute__((noreturn)) static void leave(int code);
-
-/* A record of a directory is less than twice as long as its entry, of which there are 16 KiB. */
-#define SMALL_TABLES
-#define FRAME_ROOM 32768
-#define CHANNELS 8
-#define STDIN_ROOM 512
-#define CHUNK 512
-#define HANDLES 16
-#define OWNER_HANDLES 6
-#define ARGUMENTS_MAX 24
-#include "../agent.c"
+void start(long *stack);
+/* The agent names it, and no signal of this kernel arrives. */
+void restore_signal(void) {}
 
 static jmp_buf ended;
 static const uint8_t *input;
@@ -55,7 +45,7 @@ static uint64_t draw(void) {
 
 static uint64_t below(uint64_t limit) { return limit == 0 ? 0 : draw() % limit; }
 
-static void leave(int code) {
+void leave(int code) {
   (void)code;
   longjmp(ended, 1);
 }
@@ -106,7 +96,7 @@ static uint8_t stream[1 << 20];
 
 /* Most owners, handles and counts are small, and most requests are valid, so that requests meet the tables that earlier ones have filled. */
 static void shape(uint8_t type, uint8_t *payload, size_t n, int time) {
-  if (type == FILES && n >= 5) {
+  if (type == REQUEST_FILES && n >= 5) {
     payload[0] = payload[0] & 0x80 ? FILE_OPEN_DIR + payload[0] % 4 : payload[0] % 24;
     payload[1] = (uint8_t)((payload[1] + time / 32) % 4);
     payload[2] = payload[3] = payload[4] = 0;
@@ -115,12 +105,12 @@ static void shape(uint8_t type, uint8_t *payload, size_t n, int time) {
     /* Handles are given from the end of the table. */
     payload[5] = (uint8_t)(HANDLES + 1 - payload[5] % (payload[5] & 0x80 ? HANDLES + 2 : 4));
     payload[6] = payload[7] = payload[8] = 0;
-  } else if (type == EXEC && n >= 14) {
-    payload[9] %= ARGUMENTS_MAX;
+  } else if (type == REQUEST_EXEC && n >= 14) {
+    payload[9] %= TEXTS_MAX;
     payload[11] %= 4;
     payload[10] = payload[12] = 0;
     payload[13] &= 3;
-  } else if (type == CONNECT && n >= 5) {
+  } else if (type == REQUEST_CONNECT && n >= 5) {
     payload[4] = payload[4] % 8 == 0 ? payload[4] : (uint8_t)(4 + payload[4] % 2 * 2);
   }
 }
@@ -133,16 +123,18 @@ static size_t frames_of(const uint8_t *from, size_t n) {
     if (payload > n - 4) payload = n - 4;
     size_t padded = from[3] & 0x80 && payload < STDIN_ROOM ? STDIN_ROOM : payload;
     int times = 1 << (from[1] >> 4 & 7);
-    for (int time = 0; time < times && used + HEADER + padded <= sizeof stream; time++) {
+    for (int time = 0; time < times && used + HEADER_BYTES + padded <= sizeof stream; time++) {
       static const u32 lengths[] = {FRAME_ROOM, FRAME_ROOM + 1, 0x7fffffff, 0x80000000, 0xfffffff6, 0xfffffff7, 0xffffffff};
       int lies = from[1] == 0xff;
-      put32(stream + used, lies ? lengths[payload % (sizeof lengths / sizeof *lengths)] : (u32)padded);
-      put32(stream + used + 4, from[1] & 0x87);
-      static const uint8_t types[] = {EXEC, STDIN, RESIZE, SIGNAL, CREDIT, CLOSE, END_OWNER, CONNECT, PING, STDIN, FILES, FILES, FILES, FILES, FILES};
+      put(stream + used, lies ? lengths[payload % (sizeof lengths / sizeof *lengths)] : (u32)padded, 4);
+      put(stream + used + 4, from[1] & 0x87, 4);
+      static const uint8_t types[] = {
+          REQUEST_EXEC, REQUEST_INPUT, REQUEST_RESIZE, REQUEST_SIGNAL, REQUEST_CREDIT, REQUEST_CLOSE, REQUEST_END_OWNER, REQUEST_CONNECT,
+          REQUEST_PING, REQUEST_INPUT, REQUEST_FILES, REQUEST_FILES, REQUEST_FILES, REQUEST_FILES, REQUEST_FILES};
       stream[used + 8] = from[0] >= 240 ? from[0] : types[from[0] % sizeof types];
-      for (size_t i = 0; i < padded; i++) stream[used + HEADER + i] = i < payload ? from[4 + i] : 0;
-      shape(stream[used + 8], stream + used + HEADER, padded, time);
-      used += HEADER + padded;
+      for (size_t i = 0; i < padded; i++) stream[used + HEADER_BYTES + i] = i < payload ? from[4 + i] : 0;
+      shape(stream[used + 8], stream + used + HEADER_BYTES, padded, time);
+      used += HEADER_BYTES + padded;
     }
     from += 4 + payload;
     n -= 4 + payload;
@@ -186,17 +178,17 @@ static long directory(uint8_t *to, uint64_t room) {
 static int is_frame(const uint8_t *at, uint64_t n) {
   static uint64_t missing;
   if (missing == 0) {
-    require(n >= HEADER);
+    require(n >= HEADER_BYTES);
     uint64_t length = at[0] | at[1] << 8 | (uint64_t)at[2] << 16 | (uint64_t)at[3] << 24;
     require(length <= FRAME_ROOM);
-    missing = HEADER + length;
+    missing = HEADER_BYTES + length;
   }
   require(n <= missing);
   missing -= n;
   return 1;
 }
 
-static long call6(long number, long a, long b, long c, long d, long e, long f) {
+long call6(long number, long a, long b, long c, long d, long e, long f) {
   (void)d, (void)e, (void)f;
   static const long errors[] = {-EINTR, -EAGAIN, -ENOENT, -EMFILE, -EIO, -ENOMEM, -ESPIPE, -EISDIR};
   int fails = below(8) == 0;
@@ -276,7 +268,7 @@ static void read_users(void) {
   static User user;
   static const char *names[] = {"root", "0", "1000:1000", "user:group", "a:b:c", "4294967295", ""};
   find_user(names[below(sizeof names / sizeof *names)], &user);
-  require(user.group_count <= 64);
+  require(user.group_count <= USER_GROUPS);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -288,12 +280,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   input = is_raw ? data + 9 : stream;
   memset(is_open, 0, sizeof is_open);
   is_open[0] = is_open[1] = is_open[2] = 1;
-  oom_counts = -1;
   next_fd = 10;
   next_pid = 100;
   rounds = 0;
-  has = 0;
-  __asan_unpoison_memory_region(frame, sizeof frame);
+  incoming.has = 0;
+  __asan_unpoison_memory_region(&incoming, sizeof incoming);
   for (int i = 0; i < CHANNELS; i++) channels[i] = (Channel){0};
   static const char *name = "agent";
   long stack[] = {1, (long)name, 0, 0};

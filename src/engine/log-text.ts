@@ -1,9 +1,10 @@
 import { Buffer } from 'node:buffer';
+import { LIMIT } from '../guest/protocol.js';
 import { nanosOf } from './log-times.js';
 import type { LogChunk, LogPosition } from './runtime.js';
 
-/** Process 1 ends a part of a long line with CUT and a line break; see `guest/init-output.h`. */
-const CUT = 0x1f;
+/** Process 1 ends a part of a long line with CUT and a line break; see `guest/init/output.h`. */
+const CUT = LIMIT.cut;
 const LINE_BREAK = 0x0a;
 const NOTHING = Buffer.alloc(0);
 

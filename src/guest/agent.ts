@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { commandReceiver, encodeCommand, failure, type CommandDefaults } from './command.js';
 import { errnoMessage } from './errno.js';
 import { AgentFiles, IN_BACKGROUND } from './files.js';
-import { INPUT_WINDOW, InputWindow, OutputCredit } from './flow.js';
+import { InputWindow, OutputCredit } from './flow.js';
 import type {
   Command,
   CommandListener,
@@ -14,7 +14,8 @@ import type {
   Guest,
   GuestFiles,
 } from './guest.js';
-import { ANSWER, encodeFrame, FrameReader, readNumber, REQUEST, RequestWriter, type Frame } from './wire.js';
+import { ANSWER, LAYOUT, LIMIT, REQUEST } from './protocol.js';
+import { decode, encode, encodeFrame, FrameReader, RequestWriter, sizeOf, type Frame } from './wire.js';
 
 const LAST_CHANNEL = 0xffff_ffff;
 /** The requests that may wait for an agent which does not read. */
@@ -33,6 +34,7 @@ const CLOSE_MS = 30_000;
 /** The frames that nobody waits for, in bytes within `WATCH_MS`. */
 const MAX_UNWANTED = 4 * 1024 * 1024;
 const EMPTY: Buffer = Buffer.alloc(0);
+const DONE_BYTES = sizeOf(LAYOUT.done);
 const STOPPED = 'the sandbox has stopped';
 
 /** The agent as seen from outside: one stream carries every command, file operation and connection of a sandbox. */
@@ -62,7 +64,7 @@ export class GuestAgent implements Guest {
       gone: () => this.ready.reject(new Error('the agent ended before it was ready')),
       frame: ({ type, payload }) => {
         if (type !== ANSWER.ready) return false;
-        this.features = payload[0] ?? 0;
+        this.features = decode(LAYOUT.ready, payload).features;
         this.environment = payload.toString('utf8', 1).split('\0').slice(0, -1);
         this.channels.delete(READY_CHANNEL);
         this.ready.resolve();
@@ -95,8 +97,8 @@ export class GuestAgent implements Guest {
     channel.send(REQUEST.exec, refusal.bytes);
     return {
       ...channel,
-      resize: (rows, cols) => channel.send(REQUEST.resize, new RequestWriter().u16(rows).u16(cols).end()),
-      signal: (number) => channel.send(REQUEST.signal, new RequestWriter().u8(number & 0xff).end()),
+      resize: (rows, cols) => channel.send(REQUEST.resize, encode(LAYOUT.resize, { rows, cols })),
+      signal: (number) => channel.send(REQUEST.signal, encode(LAYOUT.signal, { number: number & 0xff })),
     };
   }
 
@@ -109,13 +111,15 @@ export class GuestAgent implements Guest {
       if (type === ANSWER.connected) listener.connected();
       else if (type === ANSWER.stdout) listener.data(payload);
       else if (type === ANSWER.ended) listener.ended();
-      else if (type === ANSWER.failed) listener.closed(errnoMessage(readNumber(payload.subarray(1))));
+      else if (type === ANSWER.failed) listener.closed(errnoMessage(decode(LAYOUT.failed, payload).errno));
       else if (type === ANSWER.closed) listener.closed(null);
       return type === ANSWER.failed || type === ANSWER.closed;
     };
-    const channel = this.open(INPUT_WINDOW, receive, () => listener.closed(STOPPED));
+    const channel = this.open(LIMIT.inputWindow, receive, () => listener.closed(STOPPED));
     const [family, bytes] = isIPv6(address) ? [6, ipv6Bytes(address)] : [4, ipv4Bytes(address)];
-    const request = new RequestWriter().u32(INPUT_WINDOW).u8(family).u16(port).bytes(bytes);
+    const request = new RequestWriter()
+      .fields(LAYOUT.connect, { credit: LIMIT.inputWindow, family, port })
+      .bytes(bytes);
     channel.send(REQUEST.connect, request.end());
     return channel;
   }
@@ -153,7 +157,7 @@ export class GuestAgent implements Guest {
       frame: ({ type, payload }) => {
         if (type !== ANSWER.done) return false;
         this.channels.delete(channel);
-        resolve({ errno: readNumber(payload), data: payload.subarray(4) });
+        resolve({ errno: decode(LAYOUT.done, payload).errno, data: payload.subarray(DONE_BYTES) });
         return true;
       },
     });
@@ -183,7 +187,7 @@ export class GuestAgent implements Guest {
       },
       frame: (frame) => {
         const { type, payload } = frame;
-        if (type === ANSWER.consumed) return input.giveBack(readNumber(payload));
+        if (type === ANSWER.consumed) return input.giveBack(decode(LAYOUT.consumed, payload).bytes);
         if (type === ANSWER.stdout || type === ANSWER.stderr) credit.spend(payload.length);
         else if (seen.has(type)) return false;
         else seen.add(type);
@@ -208,7 +212,7 @@ export class GuestAgent implements Guest {
         }
       },
       end: () => send(REQUEST.input),
-      grant: (bytes) => send(REQUEST.credit, new RequestWriter().u32(credit.grant(bytes)).end()),
+      grant: (bytes) => send(REQUEST.credit, encode(LAYOUT.credit, { bytes: credit.grant(bytes) })),
       close: () => {
         send(REQUEST.close);
         if (this.channels.has(number)) closing ??= setTimeout(() => this.close(), CLOSE_MS).unref();

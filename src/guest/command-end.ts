@@ -4,7 +4,7 @@ import type { Guest } from './guest.js';
 import { INIT_PROGRAM } from './programs.js';
 import { RECORD_OPTION } from './record-option.js';
 
-/** The end of the command of a run that goes on, from the record of its process 1. See guest/init-record.h. */
+/** The end of the command of a run that goes on, from the record of its process 1. See guest/init/record.h. */
 export interface CommandEnd {
   /** 128 + the number of the signal that ended it. */
   exitCode: number;

@@ -1,6 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import { bytesOfName, textOfName } from '../lib/byte-names.js';
-import { errnoMessage, errnoName } from './errno.js';
+import { errnoMessage, errnoName, errnoOf } from './errno.js';
 import {
   GuestFileError,
   type FileAttributes,
@@ -8,36 +8,14 @@ import {
   type GuestFiles,
   type OpenOptions,
 } from './guest.js';
-import { RequestWriter } from './wire.js';
-
-const OPERATION = {
-  stat: 1,
-  setStat: 2,
-  readLink: 3,
-  symlink: 4,
-  mkdir: 5,
-  remove: 6,
-  removeDir: 7,
-  copy: 8,
-  rename: 9,
-  realPath: 10,
-  open: 11,
-  openDir: 12,
-  close: 13,
-  read: 14,
-  write: 15,
-  readDir: 16,
-  statOpen: 17,
-  setStatOpen: 18,
-} as const;
+import { FILE_OPERATION, LAYOUT, LIMIT, OPEN, SET } from './protocol.js';
+import { decode, RequestWriter, sizeOf } from './wire.js';
 
 /** The operations for which the agent starts a process. It answers all others before it reads on. */
-export const IN_BACKGROUND: ReadonlySet<number> = new Set([OPERATION.removeDir, OPERATION.copy]);
+export const IN_BACKGROUND: ReadonlySet<number> = new Set([FILE_OPERATION.removeDir, FILE_OPERATION.copy]);
 
-const STAT_BYTES = 36;
-const [EIO, EINVAL, ENAMETOOLONG] = [5, 22, 36];
-/** `PATH_MAX` of Linux, with the NUL at the end. */
-const MAX_PATH = 4_096;
+const STAT_BYTES = sizeOf(LAYOUT.stat);
+const [EIO, EINVAL, ENAMETOOLONG] = [errnoOf('EIO'), errnoOf('EINVAL'), errnoOf('ENAMETOOLONG')];
 /** No file system of Linux has longer names. */
 const MAX_NAME = 1_024;
 /** A client that copies a tree joins names to paths of its own machine. */
@@ -68,7 +46,7 @@ export class AgentFiles implements GuestFiles {
   }
 
   async setStat(path: string, attributes: FileAttributes, { follow }: { follow: boolean }): Promise<void> {
-    await this.ask(addAttributes(this.make('setStat').u8(follow ? 1 : 0), attributes).path(checked(path)));
+    await this.ask(addAttributes(this.make('set').u8(follow ? 1 : 0), attributes).path(checked(path)));
   }
 
   async readLink(path: string): Promise<string> {
@@ -82,8 +60,7 @@ export class AgentFiles implements GuestFiles {
   async mkdir(path: string, mode: number | null): Promise<void> {
     await this.ask(
       this.make('mkdir')
-        .u8(mode === null ? 0 : 1)
-        .u32(mode ?? 0)
+        .fields(LAYOUT.mkdir, { hasMode: mode === null ? 0 : 1, mode: mode ?? 0 })
         .path(checked(path)),
     );
   }
@@ -114,13 +91,17 @@ export class AgentFiles implements GuestFiles {
 
   async open(path: string, options: OpenOptions): Promise<number> {
     const flags =
-      (options.read ? 1 : 0) |
-      (options.write ? 2 : 0) |
-      (options.append ? 4 : 0) |
-      (options.create ? 8 : 0) |
-      (options.truncate ? 16 : 0) |
-      (options.createNew ? 32 : 0);
-    return handleOf(await this.ask(this.make('open').u8(flags).u32(options.mode).path(checked(path))));
+      (options.read ? OPEN.read : 0) |
+      (options.write ? OPEN.write : 0) |
+      (options.append ? OPEN.append : 0) |
+      (options.create ? OPEN.create : 0) |
+      (options.truncate ? OPEN.truncate : 0) |
+      (options.createNew ? OPEN.new : 0);
+    return handleOf(
+      await this.ask(
+        this.make('open').fields(LAYOUT.open, { flags, mode: options.mode }).path(checked(path)),
+      ),
+    );
   }
 
   async openDir(path: string): Promise<number> {
@@ -133,7 +114,7 @@ export class AgentFiles implements GuestFiles {
 
   async read(handle: number, offset: bigint, length: number): Promise<Buffer> {
     const wanted = Math.min(length, MAX_PIECE);
-    const data = await this.ask(this.make('read').u32(handle).u64(offset).u32(wanted));
+    const data = await this.ask(this.make('read').fields(LAYOUT.read, { handle, offset, length: wanted }));
     if (data.length > wanted) throw fileError(EIO);
     return data;
   }
@@ -143,8 +124,7 @@ export class AgentFiles implements GuestFiles {
       const piece = data.subarray(at, at + MAX_PIECE);
       await this.ask(
         this.make('write')
-          .u32(handle)
-          .u64(offset + BigInt(at))
+          .fields(LAYOUT.write, { handle, offset: offset + BigInt(at) })
           .bytes(piece),
       );
     }
@@ -170,15 +150,18 @@ export class AgentFiles implements GuestFiles {
   }
 
   async setStatOpen(handle: number, attributes: FileAttributes): Promise<void> {
-    await this.ask(addAttributes(this.make('setStatOpen').u32(handle), attributes));
+    await this.ask(addAttributes(this.make('setOpen').u32(handle), attributes));
   }
 
   end(): void {
     this.transport.end();
   }
 
-  private make(operation: keyof typeof OPERATION): RequestWriter {
-    return new RequestWriter().u8(OPERATION[operation]).u32(this.owner);
+  private make(operation: keyof typeof FILE_OPERATION): RequestWriter {
+    return new RequestWriter().fields(LAYOUT.files, {
+      operation: FILE_OPERATION[operation],
+      owner: this.owner,
+    });
   }
 
   private async ask(request: RequestWriter): Promise<Buffer> {
@@ -195,37 +178,28 @@ function fileError(errno: number): GuestFileError {
 
 function checked(path: string): string {
   if (path.includes('\0')) throw fileError(EINVAL);
-  if (bytesOfName(path).length >= MAX_PATH) throw fileError(ENAMETOOLONG);
+  if (bytesOfName(path).length >= LIMIT.path) throw fileError(ENAMETOOLONG);
   return path;
 }
 
 function addAttributes(request: RequestWriter, attributes: FileAttributes): RequestWriter {
   const { mode, uid, gid, size, atime, mtime } = attributes;
-  const which = [mode, uid, gid, size, atime, mtime].reduce<number>(
-    (bits, value, index) => (value === undefined ? bits : bits | (1 << index)),
-    0,
-  );
-  return request
-    .u8(which)
-    .u32(mode ?? 0)
-    .u32(uid ?? 0)
-    .u32(gid ?? 0)
-    .u64(size ?? 0n)
-    .u64(atime ?? 0n)
-    .u64(mtime ?? 0n);
+  const names = Object.keys(SET) as (keyof typeof SET)[];
+  return request.fields(LAYOUT.attributes, {
+    which: names.reduce((bits, name) => (attributes[name] === undefined ? bits : bits | SET[name]), 0),
+    mode: mode ?? 0,
+    uid: uid ?? 0,
+    gid: gid ?? 0,
+    size: size ?? 0n,
+    atime: atime ?? 0n,
+    mtime: mtime ?? 0n,
+  });
 }
 
 /** Throws for an answer that is too short: a guest sent it. */
 function statOf(data: Buffer): FileStat {
   if (data.length < STAT_BYTES) throw fileError(EIO);
-  return {
-    mode: data.readUInt32LE(0),
-    uid: data.readUInt32LE(4),
-    gid: data.readUInt32LE(8),
-    size: data.readBigUInt64LE(12),
-    mtime: data.readBigInt64LE(20),
-    atime: data.readBigInt64LE(28),
-  };
+  return decode(LAYOUT.stat, data);
 }
 
 function handleOf(data: Buffer): number {

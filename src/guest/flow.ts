@@ -1,11 +1,8 @@
-/** The input that the agent keeps for one command or connection. */
-export const INPUT_WINDOW = 524_288;
-/** A frame of output costs at least so much of its credit; see `guest/agent.c`. */
-const FRAME_COST = 256;
+import { LIMIT } from './protocol.js';
 
 /** The room for input that the agent has left. */
 export class InputWindow {
-  private left = INPUT_WINDOW;
+  private left: number = LIMIT.inputWindow;
   private isClosed = false;
   private waiting: (() => void)[] = [];
 
@@ -22,7 +19,7 @@ export class InputWindow {
   /** Returns whether there is more room than before. */
   giveBack(bytes: number): boolean {
     const before = this.left;
-    this.left = Math.min(INPUT_WINDOW, before + bytes);
+    this.left = Math.min(LIMIT.inputWindow, before + bytes);
     this.wake();
     return this.left > before;
   }
@@ -49,7 +46,7 @@ export class OutputCredit {
   spend(bytes: number): void {
     if (bytes === 0 || bytes > this.left)
       throw new RangeError(`the guest sent ${bytes} bytes without credit`);
-    const cost = Math.max(bytes, FRAME_COST);
+    const cost = Math.max(bytes, LIMIT.frameCost);
     this.left -= cost;
     this.unread += bytes;
     this.surcharge += cost - bytes;

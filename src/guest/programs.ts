@@ -9,7 +9,7 @@ import { EMPTY_RECORD } from './record-option.js';
 
 export const PROGRAMS_DIRECTORY = '/.sandkeep/bin';
 export const INIT_PROGRAM = `${PROGRAMS_DIRECTORY}/init`;
-/** Started on first use; see guest/agent.c. */
+/** Started on first use; see guest/agent/main.c. */
 export const AGENT_PROGRAM = `${PROGRAMS_DIRECTORY}/agent`;
 
 /** For images without a PATH. */

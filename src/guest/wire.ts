@@ -1,40 +1,8 @@
 import { Buffer } from 'node:buffer';
 import { bytesOfName } from '../lib/byte-names.js';
+import { LAYOUT, LIMIT, WIDTHS, type Layout } from './protocol.js';
 
-/** The frames of `guest/agent.c`: length of the payload (u32), channel (u32), type (u8), payload. Little-endian. */
-
-export const REQUEST = {
-  exec: 1,
-  input: 2,
-  resize: 3,
-  signal: 4,
-  credit: 5,
-  close: 6,
-  files: 7,
-  endOwner: 8,
-  connect: 9,
-  ping: 10,
-} as const;
-
-export const ANSWER = {
-  ready: 128,
-  started: 129,
-  stdout: 130,
-  stderr: 131,
-  exited: 132,
-  failed: 133,
-  consumed: 134,
-  inputFailed: 135,
-  done: 136,
-  connected: 137,
-  ended: 138,
-  closed: 139,
-  pong: 140,
-} as const;
-
-const HEADER = 9;
-/** The longest payload in either direction. The agent has room for no more. */
-export const MAX_PAYLOAD = 262_144;
+const HEADER = sizeOf(LAYOUT.header);
 
 export interface Frame {
   channel: number;
@@ -44,12 +12,8 @@ export interface Frame {
 
 export function encodeFrame(channel: number, type: number, ...parts: readonly Buffer[]): Buffer {
   const payload = parts.reduce((sum, part) => sum + part.length, 0);
-  if (payload > MAX_PAYLOAD) throw new RangeError(`a frame of ${payload} bytes is too long for the agent`);
-  const header = Buffer.allocUnsafe(HEADER);
-  header.writeUInt32LE(payload, 0);
-  header.writeUInt32LE(channel, 4);
-  header.writeUInt8(type, 8);
-  return Buffer.concat([header, ...parts]);
+  if (payload > LIMIT.payload) throw new RangeError(`a frame of ${payload} bytes is too long for the agent`);
+  return Buffer.concat([encode(LAYOUT.header, { length: payload, channel, type }), ...parts]);
 }
 
 /** Cuts a stream of bytes into frames. Throws RangeError for a frame that is too long. */
@@ -64,7 +28,7 @@ export class FrameReader {
       if (this.has === 0 && rest.length >= HEADER && rest.length >= wholeLength(rest)) {
         const whole = rest.subarray(0, wholeLength(rest));
         rest = rest.subarray(whole.length);
-        yield decode(whole);
+        yield frameOf(whole);
         continue;
       }
       const copied = rest.copy(this.partial, this.has);
@@ -75,24 +39,54 @@ export class FrameReader {
       const isHeader = this.has === HEADER && wholeLength(whole) > HEADER;
       this.partial = Buffer.allocUnsafe(isHeader ? wholeLength(whole) : HEADER);
       this.has = isHeader ? whole.copy(this.partial) : 0;
-      if (!isHeader) yield decode(whole);
+      if (!isHeader) yield frameOf(whole);
     }
   }
 }
 
 function wholeLength(header: Buffer): number {
-  const length = header.readUInt32LE(0);
-  if (length > MAX_PAYLOAD) throw new RangeError(`the guest sent a frame of ${length} bytes`);
+  const { length } = decode(LAYOUT.header, header);
+  if (length > LIMIT.payload) throw new RangeError(`the guest sent a frame of ${length} bytes`);
   return HEADER + length;
 }
 
-function decode(whole: Buffer): Frame {
-  return { channel: whole.readUInt32LE(4), type: whole.readUInt8(8), payload: whole.subarray(HEADER) };
+function frameOf(whole: Buffer): Frame {
+  const { channel, type } = decode(LAYOUT.header, whole);
+  return { channel, type, payload: whole.subarray(HEADER) };
 }
 
-/** The number at the beginning of a payload; 0 when it is too short for one. */
-export function readNumber(payload: Buffer): number {
-  return payload.length >= 4 ? payload.readUInt32LE(0) : 0;
+type Fields<L extends Layout> = { [Field in keyof L]: L[Field] extends 'u64' | 'i64' ? bigint : number };
+
+export function sizeOf(layout: Layout): number {
+  return Object.values(layout).reduce((sum, width) => sum + WIDTHS[width], 0);
+}
+
+export function encode<L extends Layout>(layout: L, fields: Fields<L>): Buffer {
+  const bytes = Buffer.allocUnsafe(sizeOf(layout));
+  let at = 0;
+  for (const [name, width] of Object.entries(layout)) {
+    const value = fields[name]!;
+    at =
+      typeof value === 'bigint'
+        ? bytes.writeBigUInt64LE(BigInt.asUintN(64, value), at)
+        : bytes.writeUIntLE(value, at, WIDTHS[width]);
+  }
+  return bytes;
+}
+
+/** Reads the fields at the beginning of a payload; 0 for those that it is too short for. */
+export function decode<L extends Layout>(layout: L, payload: Buffer): Fields<L> {
+  const fields: Record<string, number | bigint> = {};
+  let at = 0;
+  for (const [name, width] of Object.entries(layout)) {
+    const end = at + WIDTHS[width];
+    const isThere = end <= payload.length;
+    if (width === 'u64') fields[name] = isThere ? payload.readBigUInt64LE(at) : 0n;
+    else if (width === 'i64') fields[name] = isThere ? payload.readBigInt64LE(at) : 0n;
+    else fields[name] = isThere ? payload.readUIntLE(at, WIDTHS[width]) : 0;
+    at = end;
+  }
+  return fields as Fields<L>;
 }
 
 /** Writes the fields of a request. */
@@ -100,19 +94,15 @@ export class RequestWriter {
   private readonly parts: Buffer[] = [];
 
   u8(value: number): this {
-    return this.add(1, (part) => part.writeUInt8(value));
-  }
-
-  u16(value: number): this {
-    return this.add(2, (part) => part.writeUInt16LE(value));
+    return this.fields({ value: 'u8' }, { value });
   }
 
   u32(value: number): this {
-    return this.add(4, (part) => part.writeUInt32LE(value));
+    return this.fields({ value: 'u32' }, { value });
   }
 
-  u64(value: bigint): this {
-    return this.add(8, (part) => part.writeBigUInt64LE(BigInt.asUintN(64, value)));
+  fields<L extends Layout>(layout: L, fields: Fields<L>): this {
+    return this.bytes(encode(layout, fields));
   }
 
   /** Ends with NUL, so the text has none. */
@@ -136,12 +126,5 @@ export class RequestWriter {
 
   end(): Buffer {
     return Buffer.concat(this.parts);
-  }
-
-  private add(size: number, write: (part: Buffer) => void): this {
-    const part = Buffer.allocUnsafe(size);
-    write(part);
-    this.parts.push(part);
-    return this;
   }
 }

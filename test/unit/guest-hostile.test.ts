@@ -4,7 +4,8 @@ import { Duplex } from 'node:stream';
 import { expect, test, vi } from 'vitest';
 import { GuestAgent } from '../../src/guest/agent.js';
 import { OutputCredit } from '../../src/guest/flow.js';
-import { ANSWER, encodeFrame, FrameReader, REQUEST, type Frame } from '../../src/guest/wire.js';
+import { ANSWER, REQUEST } from '../../src/guest/protocol.js';
+import { encodeFrame, FrameReader, type Frame } from '../../src/guest/wire.js';
 import { errorOf, READ, TestCommand, TestConnection } from '../support/guest.js';
 
 /** The other end of an agent: the test plays the guest. */

@@ -15,7 +15,6 @@ const PERMISSIONS = 0o7777;
 const TYPE = 0o170000;
 const TYPES = { file: 0o100000, directory: 0o040000 };
 const PIECE = 128 * 1024;
-const ENOENT = 2;
 const CREATE = { read: false, write: true, append: false, create: true, truncate: true, createNew: false };
 
 /**
@@ -131,7 +130,7 @@ async function statPath(
   try {
     return await files.stat(path, options);
   } catch (error) {
-    if (error instanceof GuestFileError && error.errno === ENOENT) return undefined;
+    if (error instanceof GuestFileError && error.errnoName === 'ENOENT') return undefined;
     throw error;
   }
 }

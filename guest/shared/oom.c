@@ -1,23 +1,20 @@
-/* The number of processes that the kernel killed because the sandbox had no memory left. */
-#ifndef SANDKEEP_OOM_H
-#define SANDKEEP_OOM_H
-
-#include "kernel.h"
-#include <asm/fcntl.h>
+#include "oom.h"
+#include <linux/fcntl.h>
 
 #define UNKNOWN_KILLS -1
 #define COUNTS_ROOM 1024
 
-static int oom_counts = -1;
+static int oom_counts = -1; /* the open file; -1: none */
 
 /* The engine mounts the control group of the sandbox read-only: in version 2, or in version 1. */
-static void open_oom_counts(void) {
+void open_oom_counts(void) {
+  oom_counts = -1;
   const char *files[] = {"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"};
   for (int i = 0; i < 2 && oom_counts < 0; i++)
-    oom_counts = (int)call(__NR_openat, -100, files[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
+    oom_counts = (int)call(__NR_openat, AT_FDCWD, files[i], O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0);
 }
 
-static long oom_kills(void) {
+long oom_kills(void) {
   static const char name[] = "oom_kill ";
   char text[COUNTS_ROOM + 1];
   long got = oom_counts < 0 ? 0 : call(__NR_pread64, oom_counts, text, COUNTS_ROOM, 0);
@@ -34,14 +31,10 @@ static long oom_kills(void) {
   return UNKNOWN_KILLS;
 }
 
-enum OomKilled { OOM_NO, OOM_YES, OOM_UNKNOWN };
-
-/* Whether a command ran out of memory. `before`: the count at its start. A shell ends with 137 when its program is killed. */
-static enum OomKilled oom_killed(int code, long before) {
-  if (code != 128 + 9) return OOM_NO;
+/* A shell ends with 137 when its program is killed, so the code tells of both. */
+u8 oom_killed(int code, long before) {
+  if (code != 128 + SIGKILL) return OOM_NO;
   long after = oom_kills();
   if (before == UNKNOWN_KILLS || after == UNKNOWN_KILLS) return OOM_UNKNOWN;
   return after > before ? OOM_YES : OOM_NO;
 }
-
-#endif

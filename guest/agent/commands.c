@@ -1,28 +1,22 @@
-/*
- * Commands of the agent. A command has a session and a process group of its own, and pipes or a terminal. The child process reports
- * the step that failed by a pipe, which closes when the program starts.
- *
- * A command is over when it has ended and its output has. Processes that it left behind may hold the output open: they get LINGER
- * milliseconds, and the agent sends what the pipes hold by then.
- */
-/* The flags of a command. Only a control plane that has read FEATURES sends the second. */
-#define HAS_TTY 1
-#define MAY_LEAVE_CWD 2 /* its working directory is a default: without it, the command runs in the root directory */
-#define FEATURES 1 /* knows MAY_LEAVE_CWD */
-#ifndef SMALL_TABLES
-#define ARGUMENTS_MAX 16384
-#endif
-#define LIMITS_MAX 32
+#include "commands.h"
+#include "../shared/execute.h"
+#include "../shared/oom.h"
+#include "frames.h"
+#include "reports.h"
+#include "streams.h"
+#include "users.h"
+#include <asm/ioctls.h>
+#include <asm/termbits.h>
+#include <linux/fcntl.h>
+#include <linux/resource.h>
+#include <linux/wait.h>
+
 #define LINGER 1000
 #define LINGER_OUTPUT (1 << 20) /* no pipe holds more */
 
-/* Tells the agent why a start failed, or the result of work in the background. */
-static void give_up(int report, u8 step, long error) {
-  u8 told[5] = {step};
-  put32(told + 1, (u32)-error);
-  call(__NR_write, report, told, 5, 0);
-  leave(127);
-}
+/* The directory in which the agent was started. */
+static int first_directory = -1;
+static const char *own_home = "/";
 
 typedef struct {
   u8 resource;
@@ -34,7 +28,7 @@ typedef struct {
   int may_leave_cwd;
   u16 rows, cols;
   int limit_count;
-  Limit limits[LIMITS_MAX];
+  Limit limits[LIMIT_RLIMITS];
   char *user;
   char *cwd;
   char **argv;
@@ -63,6 +57,12 @@ static const char *cause_of(long error) {
   }
 }
 
+void keep_defaults(char **environment) {
+  const char *home = value_of(environment, "HOME=");
+  if (home && home[0]) own_home = home;
+  first_directory = (int)call(__NR_openat, AT_FDCWD, ".", O_PATH | O_CLOEXEC, 0);
+}
+
 /* Without a directory it is the one in which the agent was started. The kernel also enters a directory that was removed. */
 static long enter_directory(const char *cwd) {
   static char path[PATH_ROOM];
@@ -86,10 +86,12 @@ static long leave_directory(const char *cwd, long error) {
 /* The rest of a start, in the child. */
 static void become(int report, const Command *command) {
   static User user;
-  static char home[PATH_ROOM + 8] = "HOME=";
+  /* Not initialized: that would be 4 KiB of the program. */
+  static char home[PATH_ROOM + 8];
   u64 none = 0;
   long failed;
   call(__NR_rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none);
+  copy_text(home, sizeof home, "HOME=", 5);
   if (!command->user[0]) {
     copy_text(home + 5, sizeof home - 5, own_home, length(own_home));
   } else {
@@ -190,32 +192,30 @@ static void start_command(Channel *c, const Command *command) {
   c->tty = command->tty;
 }
 
-static void handle_exec(u32 id, Reader *from) {
-  static char *texts[ARGUMENTS_MAX + 4]; /* two ends, HOME */
+void handle_exec(u32 id, Reader *from) {
+  static char *texts[TEXTS_MAX + 4]; /* two ends, HOME */
   static Command command;
   Channel *c = make(id);
   if (!c) return send_failure(id, STEP_FORK, -EAGAIN);
-  int flags = (int)take(from, 1);
-  command.tty = flags & HAS_TTY;
-  command.may_leave_cwd = flags & MAY_LEAVE_CWD;
-  command.rows = (u16)take(from, 2);
-  command.cols = (u16)take(from, 2);
-  c->credit = (long)take(from, 4);
-  u32 argc = (u32)take(from, 2), envc = (u32)take(from, 2);
-  command.limit_count = (int)take(from, 1);
-  if (argc == 0 || argc + envc > ARGUMENTS_MAX || command.limit_count > LIMITS_MAX) from->bad = 1;
-  for (int i = 0; !from->bad && i < command.limit_count; i++) {
-    command.limits[i].resource = (u8)take(from, 1);
-    command.limits[i].value.rlim_cur = take(from, 8);
-    command.limits[i].value.rlim_max = take(from, 8);
+  struct exec_layout head = take_exec(from);
+  c->credit = (long)head.credit;
+  command.tty = head.flags & COMMAND_HAS_TTY;
+  command.may_leave_cwd = head.flags & COMMAND_MAY_LEAVE_CWD;
+  command.rows = head.rows;
+  command.cols = head.cols;
+  command.limit_count = head.limits;
+  if (head.args == 0 || head.args + head.env > TEXTS_MAX || head.limits > LIMIT_RLIMITS) from->bad = 1;
+  for (int i = 0; !from->bad && i < head.limits; i++) {
+    struct limit_layout limit = take_limit(from);
+    command.limits[i] = (Limit){limit.resource, {limit.soft, limit.hard}};
   }
   command.user = take_text(from);
   command.cwd = take_text(from);
   char **slot = command.argv = texts;
-  for (u32 i = 0; !from->bad && i < argc; i++) *slot++ = take_text(from);
+  for (u32 i = 0; !from->bad && i < head.args; i++) *slot++ = take_text(from);
   *slot++ = 0;
   command.environment = slot;
-  for (u32 i = 0; !from->bad && i < envc; i++) *slot++ = take_text(from);
+  for (u32 i = 0; !from->bad && i < head.env; i++) *slot++ = take_text(from);
   *slot = 0;
   if (from->bad) {
     send_failure(id, STEP_ARGUMENTS, -EINVAL);
@@ -225,33 +225,32 @@ static void handle_exec(u32 id, Reader *from) {
   start_command(c, &command);
 }
 
-static void report_start(Channel *c, long error, u8 step) {
+void report_start(Channel *c, long error, u8 step) {
   if (error) {
     send_failure(c->id, step, -error);
     forget(c);
     return;
   }
   c->state = RUNNING;
-  send_number(c->id, STARTED, (u32)c->group);
+  send_number(c->id, ANSWER_STARTED, (u32)c->group);
   push_input(c);
 }
 
-static void finish_if_over(Channel *c) {
+void finish_if_over(Channel *c) {
   if (c->state != RUNNING || c->pid != 0 || c->out >= 0 || c->err >= 0) return;
   send_exit(c->id, (u32)c->status, c->oom);
   forget(c);
 }
 
-static int lingers(const Channel *c) { return c->state == RUNNING && c->pid == 0; }
+int lingers(const Channel *c) { return c->state == RUNNING && c->pid == 0; }
 
-/* Ends the output of a command that has ended, when processes that it left behind hold it open. */
-static void end_lingering(Channel *c, int *fd, int has_output) {
+void end_lingering(Channel *c, int *fd, int has_output) {
   if (!lingers(c) || *fd < 0 || c->credit <= 0 || now() - c->exited_at < LINGER) return;
   if (has_output && c->lingered < LINGER_OUTPUT) return;
   end_stream(c, fd);
 }
 
-static void reap(void) {
+void reap(void) {
   int status;
   long ended;
   while ((ended = call(__NR_wait4, -1, &status, WNOHANG, 0)) > 0) {
@@ -259,7 +258,7 @@ static void reap(void) {
       Channel *c = &channels[i];
       if (c->state == FREE || c->pid != (int)ended) continue;
       c->status = exit_code(status);
-      c->oom = (u8)oom_killed(c->status, c->kills_before);
+      c->oom = oom_killed(c->status, c->kills_before);
       c->pid = 0;
       c->exited_at = now();
       finish_if_over(c);

@@ -1,39 +1,20 @@
-/*
- * The record of the end of the command, for the service and for the log.
- *
- * Process 1 keeps it in its own argument --record, which everybody may read in /proc/1/cmdline, and which the service also reads
- * from outside. It is on no disk and takes no memory of others. No process of the sandbox can change it: PR_SET_DUMPABLE closes the memory
- * of process 1 to them.
- */
-#ifndef SANDKEEP_INIT_RECORD_H
-#define SANDKEEP_INIT_RECORD_H
+#include "record.h"
+#include "../shared/oom.h"
+#include "output.h"
+#include <asm/ioctls.h>
+#include <linux/time.h>
+#include <linux/time_types.h>
 
-#include "init-output.h"
-#include "oom.h"
-
-#define CLOCK_REALTIME 0
-#define RECORD_ROOM 32
 #define SAY_LIMIT SECOND
 
-/* The text of the argument, RECORD_ROOM hyphens until the command has ended. */
-static char *record;
-static long kills_before;
-
-/* Returns the end of the number. */
-static char *put_number(char *to, u64 value) {
-  char digits[24];
-  int n = 0;
-  do digits[n++] = (char)('0' + value % 10);
-  while (value /= 10);
-  while (n > 0) *to++ = digits[--n];
-  return to;
-}
+char *record;
+long kills_before;
 
 /* CODE SIGNAL OOM MICROSECONDS. and hyphens. A reader may come at any moment, so the first character is the last one written. */
-static void write_record(int code, int signal, enum OomKilled oom) {
+static void write_record(int code, int signal, u8 oom) {
   struct __kernel_timespec time;
   call(__NR_clock_gettime, CLOCK_REALTIME, &time, 0, 0);
-  char text[RECORD_ROOM * 2];
+  char text[LIMIT_RECORD * 2];
   char *end = put_number(text, (u64)code);
   *end++ = ' ';
   end = put_number(end, (u64)signal);
@@ -43,7 +24,7 @@ static void write_record(int code, int signal, enum OomKilled oom) {
   end = put_number(end, (u64)time.tv_sec * 1000000 + (u64)time.tv_nsec / 1000);
   *end++ = '.';
   long n = end - text;
-  if (!record || n > RECORD_ROOM) return;
+  if (!record || n > LIMIT_RECORD) return;
   volatile char *to = record;
   for (long i = n - 1; i >= 0; i--) to[i] = text[i];
 }
@@ -70,7 +51,7 @@ static void say(const char *text, u64 n) {
 }
 
 /* The last line of the log of the command. */
-static void say_end(int code, int signal, enum OomKilled oom) {
+static void say_end(int code, int signal, u8 oom) {
   char text[128];
   char *end = text;
   /* A line of the command may have no end. */
@@ -84,16 +65,13 @@ static void say_end(int code, int signal, enum OomKilled oom) {
   say(text, (u64)(end - text));
 }
 
-/* Records the end of the command, whose output comes first. `status`: of wait4. */
-static void record_end(int status, int until_exit) {
+void record_end(int status, int until_exit) {
   int signal = status & 0x7f;
   int code = signal ? 128 + signal : (status >> 8) & 0xff;
-  enum OomKilled oom = oom_killed(code, kills_before);
+  u8 oom = oom_killed(code, kills_before);
   write_record(code, signal, oom);
   drain();
   /* The log of a command that succeeds has its output alone, as clients expect. The end of a run has the code of the command that
      ends it, and not the signal. */
   if (until_exit ? signal : code) say_end(code, signal, oom);
 }
-
-#endif

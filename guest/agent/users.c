@@ -1,7 +1,7 @@
-/*
- * The users of the agent's commands, from /etc/passwd and /etc/group of the image. The sandbox writes both files: a pipe, a device or
- * a huge file in their place must do no harm. A child process reads them.
- */
+#include "users.h"
+#include <linux/fcntl.h>
+
+/* The processes that read it are children: the agent itself never touches these pages. */
 static u8 database[1 << 20];
 
 /* Reads a whole file, as far as there is room. Returns its length, 0 when there is none. */
@@ -42,22 +42,7 @@ static char *field(char *line, char *end, int index, u64 *n) {
   return start;
 }
 
-typedef struct {
-  u32 uid, gid;
-  u32 groups[64];
-  int group_count;
-  char name[256];
-  char home[PATH_ROOM];
-} User;
-
-static void copy_text(char *to, u64 room, const char *from, u64 n) {
-  if (n >= room) n = room - 1;
-  memcpy(to, from, n);
-  to[n] = 0;
-}
-
-/* Reads `name`, `uid`, `name:group` or `uid:gid`. Returns 0, or a negative errno. */
-static long find_user(const char *text, User *user) {
+long find_user(const char *text, User *user) {
   u64 n = 0;
   while (text[n] && text[n] != ':') n++;
   const char *group = text[n] ? text + n + 1 : 0;
@@ -117,7 +102,7 @@ static long find_user(const char *text, User *user) {
       while (!group && name_n > 0 && member < members_end) {
         char *stop = member;
         while (stop < members_end && *stop != ',') stop++;
-        if ((u64)(stop - member) == name_n && same(member, user->name, name_n) && user->group_count < 64)
+        if ((u64)(stop - member) == name_n && same(member, user->name, name_n) && user->group_count < USER_GROUPS)
           user->groups[user->group_count++] = value;
         member = stop + 1;
       }

@@ -1,5 +1,5 @@
-/* A TCP port that process 1 listens on. The kernel completes each connection, and nothing reads it. */
-#include <asm/fcntl.h>
+#include "listen.h"
+#include <linux/fcntl.h>
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/socket.h>
@@ -24,6 +24,6 @@ static long listen_in(int family, u16 port) {
 }
 
 /* With IPv6, one socket serves both families. */
-static long listen_on(long port) {
+long listen_on(long port) {
   return listen_in(FAMILY_V6, (u16)port) < 0 ? listen_in(FAMILY_V4, (u16)port) : 0;
 }

@@ -10,27 +10,30 @@
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
  * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
- * (init-output.h). With --record it keeps the end of COMMAND there (init-record.h). With --await it starts COMMAND when FILE exists. --append-path adds a directory to PATH of COMMAND.
- * --workdir makes and enters the working directory of COMMAND (init-workdir.h).
+ * (output.h). With --record it keeps the end of COMMAND there (record.h). With --await it starts COMMAND when FILE exists. --append-path adds a directory to PATH of COMMAND.
+ * --workdir makes and enters the working directory of COMMAND (workdir.h).
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that remain.
  *
- * The program needs no library and no file of the image. guest/build.sh builds it.
+ * The program needs no library and no file of the image. build.sh builds it.
  */
-#include "execute.h"
-#include "init-listen.h"
-#include "init-output.h"
-#include "init-record.h"
-#include "init-volumes.h"
-#include "init-workdir.h"
+#include "../shared/execute.h"
+#include "../shared/oom.h"
+#include "listen.h"
+#include "output.h"
+#include "record.h"
+#include "volumes.h"
+#include "workdir.h"
+#include <linux/fcntl.h>
+#include <linux/time_types.h>
+#include <linux/wait.h>
 
 #define HANGUP_AFTER SECOND
 #define FLUSH_LIMIT (2 * SECOND)
 #define EXIT_NOT_RUNNABLE 126
 #define EXIT_NOT_FOUND 127
 #define EXIT_NOT_LISTENING 1
-#define WNOHANG 1
 
 typedef unsigned long Mask;
 
@@ -129,7 +132,7 @@ __attribute__((noreturn)) static void finish(int code) {
   leave(code);
 }
 
-__attribute__((used, noreturn)) static void start(long *stack) {
+__attribute__((used, noreturn)) void start(long *stack) {
   long argc = stack[0];
   char **argv = (char **)(stack + 1);
   char **environment = argv + argc + 1;
@@ -161,7 +164,7 @@ __attribute__((used, noreturn)) static void start(long *stack) {
       awaited = file;
     else if (added)
       directory = added;
-    else if (kept && length(kept) == RECORD_ROOM)
+    else if (kept && length(kept) == LIMIT_RECORD)
       record = (char *)kept;
     else if (kept)
       continue;
@@ -257,9 +260,3 @@ __attribute__((used, noreturn)) static void start(long *stack) {
     }
   }
 }
-
-#if defined(__x86_64__)
-__asm__(".globl _start\n_start:\n  xor %ebp, %ebp\n  mov %rsp, %rdi\n  and $-16, %rsp\n  call start\n");
-#else
-__asm__(".globl _start\n_start:\n  mov x29, #0\n  mov x0, sp\n  bl start\n");
-#endif

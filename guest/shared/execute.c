@@ -1,13 +1,6 @@
-/* The start of a program in the place of this one, and the code of its end. */
-#ifndef SANDKEEP_EXECUTE_H
-#define SANDKEEP_EXECUTE_H
+#include "execute.h"
 
-#include "kernel.h"
-
-#define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#define PATH_ROOM 4097
-
-static const char *value_of(char **environment, const char *name) {
+const char *value_of(char **environment, const char *name) {
   u64 n = length(name);
   const char *found = 0;
   for (; *environment; environment++)
@@ -15,8 +8,7 @@ static const char *value_of(char **environment, const char *name) {
   return found;
 }
 
-/* Looks a name without a slash up in PATH. Returns only on failure. */
-static long execute(char **command, char **environment) {
+long execute(char **command, char **environment) {
   const char *name = command[0];
   for (const char *c = name; *c; c++)
     if (*c == '/') return call(__NR_execve, name, command, environment, 0);
@@ -42,10 +34,7 @@ static long execute(char **command, char **environment) {
   return error;
 }
 
-/* The exit code for a status of wait4. */
-static int exit_code(int status) {
+int exit_code(int status) {
   int signal = status & 0x7f;
   return signal ? 128 + signal : (status >> 8) & 0xff;
 }
-
-#endif

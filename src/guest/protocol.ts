@@ -1,0 +1,221 @@
+/**
+ * The one description of the messages between the service and the programs in `guest/`. The service imports it, and
+ * `npm run generate` makes `guest/protocol.h` of it. Numbers and layouts are on the wire between releases, because an agent
+ * outlives the service that started it: they are added, and never changed or used again.
+ *
+ * A frame: length of the payload (u32), channel (u32), type (u8), payload. Numbers are little-endian. Texts end with NUL.
+ * A channel is a command, a file operation or a connection; the service chooses its number.
+ *
+ * Flow control: a command or connection sends output at most until its credit is used up, which the service grants by `credit`.
+ * A frame of output costs its payload, and at least `frameCost`: many small frames fill no memory. A process without credit
+ * blocks on its pipe. The service sends at most `inputWindow` bytes of input that were not acknowledged by `consumed`.
+ */
+
+type Width = 'u8' | 'u16' | 'u32' | 'u64' | 'i64';
+/** Its fields follow each other without padding, in the order of the names. */
+export type Layout = Readonly<Record<string, Width>>;
+
+export const WIDTHS: Readonly<Record<Width, number>> = { u8: 1, u16: 2, u32: 4, u64: 8, i64: 8 };
+
+export const REQUEST = {
+  /** Layout `exec`; then each of its `limits` as layout `limit`, user, working directory, arguments, environment. */
+  exec: 1,
+  /** Data for a command or a connection. Without data: the end. */
+  input: 2,
+  resize: 3,
+  signal: 4,
+  credit: 5,
+  close: 6,
+  /** Layout `files`, and the arguments of the operation. */
+  files: 7,
+  /** The channel is the owner, whose handles and operations end. */
+  endOwner: 8,
+  /** Layout `connect`, and an address of 4 or 16 bytes. */
+  connect: 9,
+  ping: 10,
+} as const;
+
+export const ANSWER = {
+  /** Layout `ready`, and the environment of the agent, each entry with its NUL. The first frame, of channel 0. */
+  ready: 128,
+  started: 129,
+  /** Also the data of connections. */
+  stdout: 130,
+  stderr: 131,
+  exited: 132,
+  failed: 133,
+  consumed: 134,
+  inputFailed: 135,
+  /** Layout `done`, and the data of the file operation. */
+  done: 136,
+  connected: 137,
+  /** The other end of a connection sends nothing more. */
+  ended: 138,
+  closed: 139,
+  pong: 140,
+} as const;
+
+export const FILE_OPERATION = {
+  /** `follow` (u8), path. Answer: layout `stat`. */
+  stat: 1,
+  /** `follow` (u8), layout `attributes`, path. */
+  set: 2,
+  /** Path. Answer: the target. */
+  readLink: 3,
+  /** Target, path. */
+  symlink: 4,
+  /** Layout `mkdir`, path. */
+  mkdir: 5,
+  /** Path. */
+  remove: 6,
+  /** `recursive` (u8), path. */
+  removeDir: 7,
+  /** Path, path. */
+  copy: 8,
+  /** Path, path. */
+  rename: 9,
+  /** Path. Answer: the real path. */
+  realPath: 10,
+  /** Layout `open`, path. Answer: a handle (u32). */
+  open: 11,
+  /** Path. Answer: a handle (u32). */
+  openDir: 12,
+  /** Handle (u32). */
+  close: 13,
+  /** Layout `read`. Answer: data. */
+  read: 14,
+  /** Layout `write`, data. */
+  write: 15,
+  /** Handle (u32). Answer: for each entry layout `stat` and a name; nothing at the end. */
+  readDir: 16,
+  /** Handle (u32). Answer: layout `stat`. */
+  statOpen: 17,
+  /** Handle (u32), layout `attributes`. */
+  setOpen: 18,
+} as const;
+
+/** Bits of `exec.flags`. Only a service that has read `FEATURE.leavesCwd` sends the second. */
+export const COMMAND = {
+  hasTty: 1,
+  /** The working directory is a default: when it cannot be entered, the command runs in the root directory. */
+  mayLeaveCwd: 2,
+} as const;
+
+/** Bits of `ready.features`. Agents of earlier releases send none. */
+export const FEATURE = { leavesCwd: 1 } as const;
+
+/** The step of a start that failed. */
+export const STEP = { fork: 1, pty: 2, limit: 3, user: 4, cwd: 5, exec: 6, arguments: 7 } as const;
+
+/** Whether a command ran out of memory. */
+export const OOM = { no: 0, yes: 1, unknown: 2 } as const;
+
+/** Bits of `open.flags`. */
+export const OPEN = { read: 1, write: 2, append: 4, create: 8, truncate: 16, new: 32 } as const;
+
+/** Bits of `attributes.which`. */
+export const SET = { mode: 1, uid: 2, gid: 4, size: 8, atime: 16, mtime: 32 } as const;
+
+export const LIMIT = {
+  /** The longest payload in either direction. */
+  payload: 262_144,
+  /** The input that the agent keeps for one command or connection. */
+  inputWindow: 524_288,
+  frameCost: 256,
+  /** The arguments and the environment of a command, together. */
+  texts: 16_384,
+  rlimits: 32,
+  /** `PATH_MAX` of Linux, with the NUL at the end. */
+  path: 4_096,
+  /** The room of the record that process 1 keeps in its argument `--record`. */
+  record: 32,
+  /** The byte with which process 1 ends a part of a long line of the log. */
+  cut: 0x1f,
+} as const;
+
+export const LAYOUT = {
+  header: { length: 'u32', channel: 'u32', type: 'u8' },
+  exec: {
+    flags: 'u8',
+    rows: 'u16',
+    cols: 'u16',
+    credit: 'u32',
+    args: 'u16',
+    env: 'u16',
+    limits: 'u8',
+  },
+  limit: { resource: 'u8', soft: 'u64', hard: 'u64' },
+  resize: { rows: 'u16', cols: 'u16' },
+  signal: { number: 'u8' },
+  credit: { bytes: 'u32' },
+  files: { operation: 'u8', owner: 'u32' },
+  /** `family`: 4 or 6. The service resolves names before. */
+  connect: { credit: 'u32', family: 'u8', port: 'u16' },
+  mkdir: { hasMode: 'u8', mode: 'u32' },
+  open: { flags: 'u8', mode: 'u32' },
+  read: { handle: 'u32', offset: 'u64', length: 'u32' },
+  write: { handle: 'u32', offset: 'u64' },
+  attributes: {
+    which: 'u8',
+    mode: 'u32',
+    uid: 'u32',
+    gid: 'u32',
+    size: 'u64',
+    atime: 'i64',
+    mtime: 'i64',
+  },
+  stat: { mode: 'u32', uid: 'u32', gid: 'u32', size: 'u64', mtime: 'i64', atime: 'i64' },
+  ready: { features: 'u8' },
+  started: { pid: 'u32' },
+  exited: { code: 'u32', oom: 'u8' },
+  failed: { step: 'u8', errno: 'u32' },
+  consumed: { bytes: 'u32' },
+  inputFailed: { errno: 'u32' },
+  done: { errno: 'u32' },
+} as const satisfies Record<string, Layout>;
+
+/**
+ * The error numbers of Linux that a guest can answer with, and the words of the C library. The service may run on another
+ * system, so `node:os` is no source. The compiler of the guest checks the numbers for each processor.
+ */
+export const ERRORS = {
+  EPERM: [1, 'Operation not permitted'],
+  ENOENT: [2, 'No such file or directory'],
+  EIO: [5, 'Input/output error'],
+  ENXIO: [6, 'No such device or address'],
+  E2BIG: [7, 'Argument list too long'],
+  ENOEXEC: [8, 'Exec format error'],
+  EBADF: [9, 'Bad file descriptor'],
+  EAGAIN: [11, 'Resource temporarily unavailable'],
+  ENOMEM: [12, 'Cannot allocate memory'],
+  EACCES: [13, 'Permission denied'],
+  EBUSY: [16, 'Device or resource busy'],
+  EEXIST: [17, 'File exists'],
+  EXDEV: [18, 'Invalid cross-device link'],
+  ENOTDIR: [20, 'Not a directory'],
+  EISDIR: [21, 'Is a directory'],
+  EINVAL: [22, 'Invalid argument'],
+  ENFILE: [23, 'Too many open files in system'],
+  EMFILE: [24, 'Too many open files'],
+  ETXTBSY: [26, 'Text file busy'],
+  EFBIG: [27, 'File too large'],
+  ENOSPC: [28, 'No space left on device'],
+  ESPIPE: [29, 'Illegal seek'],
+  EROFS: [30, 'Read-only file system'],
+  EMLINK: [31, 'Too many links'],
+  EPIPE: [32, 'Broken pipe'],
+  ENAMETOOLONG: [36, 'File name too long'],
+  ENOSYS: [38, 'Function not implemented'],
+  ENOTEMPTY: [39, 'Directory not empty'],
+  ELOOP: [40, 'Too many levels of symbolic links'],
+  EOPNOTSUPP: [95, 'Operation not supported'],
+  EADDRNOTAVAIL: [99, 'Cannot assign requested address'],
+  ENETUNREACH: [101, 'Network is unreachable'],
+  ECONNRESET: [104, 'Connection reset by peer'],
+  ETIMEDOUT: [110, 'Connection timed out'],
+  ECONNREFUSED: [111, 'Connection refused'],
+  EHOSTUNREACH: [113, 'No route to host'],
+  ESTALE: [116, 'Stale file handle'],
+  EDQUOT: [122, 'Disk quota exceeded'],
+  ECANCELED: [125, 'Operation canceled'],
+} as const satisfies Record<string, readonly [number: number, message: string]>;
