@@ -1,5 +1,7 @@
 import type { FastifyReply } from 'fastify';
+import { isNarrowed } from '../access/access.js';
 import type { Context } from '../context.js';
+import { inTransaction } from '../db/transaction.js';
 import { endTurn } from '../http/admission.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { isOfSdk } from '../http/official-sdk.js';
@@ -11,7 +13,7 @@ import { makeConcurrencyLimit, type ConcurrencyLimit } from '../fairness/concurr
 import type { Settings } from '../settings.js';
 import { extendWanted } from '../runs/queries.js';
 import { giveUpStart } from './placement/give-up.js';
-import { getSandbox } from './queries.js';
+import { getSandbox, lockSandbox } from './queries.js';
 import { presentSandbox, type SandboxResponse } from './row.js';
 
 /** A fallback: notifications wake all waiters, and so does a new notification connection. */
@@ -66,8 +68,7 @@ export class Waiters {
       const wantedUntil = query.wait_for === 'running' ? addMillis(ctx.now(), millis) : null;
       const sandbox = await operation(wantedUntil);
       if (caller.keyed?.settled) return sandbox;
-      if (caller.keyed?.isReplay && wantedUntil)
-        await extendWanted(ctx.pool, caller.orgId, sandbox.id, wantedUntil);
+      if (caller.keyed?.isReplay && wantedUntil) await extend(ctx, caller, sandbox.id, wantedUntil);
       endTurn(reply.request);
       const awaited = await wait(ctx, caller, sandbox, { ...query, millis }, gone.signal);
       const { pending } = awaited;
@@ -91,17 +92,32 @@ export class Waiters {
  */
 async function endWait(
   ctx: Context,
-  { orgId, access }: Writer,
+  caller: Writer,
   answer: SandboxResponse,
   { request }: FastifyReply,
 ): Promise<SandboxResponse> {
+  const { orgId, access } = caller;
   if (!isOfSdk(request)) {
-    await extendWanted(ctx.pool, orgId, answer.id, null);
+    await extend(ctx, caller, answer.id, null);
     return answer;
   }
   await giveUpStart(ctx, orgId, answer.id);
   const row = await getSandbox(ctx.pool, orgId, { id: answer.id, requiredLabels: access.labels });
   return row ? presentSandbox(row) : answer;
+}
+
+/** The sandbox of an earlier answer may have lost the labels of the key since. The lock keeps those that it has. */
+async function extend(
+  ctx: Context,
+  { orgId, access }: Writer,
+  id: string,
+  until: Instant | null,
+): Promise<void> {
+  if (!isNarrowed(access)) return extendWanted(ctx.pool, orgId, id, until);
+  await inTransaction(ctx.pool, async (tx) => {
+    const sandbox = await lockSandbox(tx, orgId, { id, requiredLabels: access.labels });
+    if (sandbox) await extendWanted(tx, orgId, id, until);
+  });
 }
 
 /** Waits until the sandbox settles, the time is up, the client has left, or the service stops. Returns its current state. */

@@ -41,10 +41,14 @@ const create = (name: string, headers: Record<string, string> = {}, seconds = 1,
   });
 
 /** Sends a create that waits, and cuts its connection once the sandbox waits for room. */
-async function cutOff(name: string, headers: Record<string, string> = {}): Promise<{ id: string }> {
+async function cutOff(
+  name: string,
+  headers: Record<string, string> = {},
+  by = client,
+): Promise<{ id: string }> {
   const sent = httpRequest(`${client.url}/v1/sandboxes?start=true&wait_for=running&wait_timeout=60`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${client.key}`, 'content-type': 'application/json', ...headers },
+    headers: { authorization: `Bearer ${by.key}`, 'content-type': 'application/json', ...headers },
   });
   sent.on('error', () => undefined);
   sent.end(JSON.stringify(smallRequest(name)));
@@ -137,6 +141,25 @@ describe('a create without room', () => {
     await client.delete(`/v1/sandboxes/${first.id}`);
     const { body } = await again;
     expect([body.id, body.status, body.last_failure_message]).toEqual([cut.id, 'running', null]);
+  });
+
+  test('is not prolonged by a key for a sandbox that no longer has its labels', async () => {
+    const { body: narrow } = await client.post('/v1/keys', {
+      name: 'narrow',
+      scopes: ['sandboxes:read', 'sandboxes:write'],
+      labels: { team: 'ml' },
+    });
+    const by = makeClient(client.url, { ...client, key: narrow.key });
+    const once = { 'idempotency-key': 'once' };
+    const cut = await cutOff('left-team', once, by);
+    expect((await client.patch(`/v1/sandboxes/${cut.id}`, { labels: { team: 'web' } })).status).toBe(200);
+    const wantedUntil = async () =>
+      (await service.ctx.pool.query('select wanted_until from runs where sandbox_id = $1', [cut.id])).rows;
+    const before = await wantedUntil();
+    expect(before).toEqual([{ wanted_until: expect.any(String) }]);
+    const { status, body } = await create('left-team', once, 60, by);
+    expect([status, body.error.code]).toEqual([404, 'sandbox_not_found']);
+    expect(await wantedUntil()).toEqual(before);
   });
 });
 
