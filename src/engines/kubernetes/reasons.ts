@@ -25,9 +25,14 @@ const FIRST_ATTEMPT_MS = 8_000;
 const ATTEMPTS_MS = 60_000;
 
 /** Whether the pull may have failed only because the node could not read the credentials yet. */
-function mayLackSecret({ metadata, spec }: V1Pod, reason: string | undefined, said: string): boolean {
+function mayLackSecret(
+  { metadata, spec }: V1Pod,
+  reason: string | undefined,
+  said: string,
+  nowMs: number,
+): boolean {
   if ((spec?.imagePullSecrets ?? []).length === 0 || metadata?.creationTimestamp === undefined) return false;
-  const ageMs = Date.now() - new Date(metadata.creationTimestamp).getTime();
+  const ageMs = nowMs - new Date(metadata.creationTimestamp).getTime();
   // A clock that is behind that of the cluster tells nothing.
   if (ageMs < -FIRST_ATTEMPT_MS) return false;
   if (reason === 'ImagePullBackOff') return ageMs < ATTEMPTS_MS;
@@ -35,13 +40,17 @@ function mayLackSecret({ metadata, spec }: V1Pod, reason: string | undefined, sa
 }
 
 /** The reason why a container that has not started never will. Undefined: it may. */
-export function explainWaiting(pod: V1Pod, container: V1ContainerStatus | undefined): string | undefined {
+export function explainWaiting(
+  pod: V1Pod,
+  container: V1ContainerStatus | undefined,
+  nowMs = Date.now(),
+): string | undefined {
   const { spec, status } = pod;
   const opening = status?.initContainerStatuses?.[0];
   const { waiting, terminated } = (opening?.state?.waiting ? opening : container)?.state ?? {};
   const { reason, message } = waiting ?? terminated ?? {};
   const image = spec?.containers[0]?.image ?? '';
-  if (mayLackSecret(pod, reason, message ?? '')) return undefined;
+  if (mayLackSecret(pod, reason, message ?? '', nowMs)) return undefined;
   const explain = WAITING[reason ?? ''];
   if (explain) return explain(image, message ?? '');
   if (status?.phase !== 'Failed') return undefined;
