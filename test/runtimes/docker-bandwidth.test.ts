@@ -137,14 +137,13 @@ describeDocker('the bandwidth of docker sandboxes', () => {
     test('keeps its limit after a change of the option, until the next start of the sandbox', async () => {
       const rule = `limit rate over ${BYTES_PER_SECOND} bytes/second burst 64 mbytes drop`;
       expect(await limitsOf()).toEqual([rule, rule]);
-      const { rows } = await service.ctx.pool.query<{ id: string }>('select id from instance');
       await service.stopWorker();
       const restarted = await startTestService({
         beside: service,
         sameEngine: true,
         settings: { stopGraceMs: 500 },
-        runtime: (_, volumes) =>
-          DockerRuntime.connect(rows[0]!.id, {
+        runtime: (instanceId, volumes) =>
+          DockerRuntime.connect(instanceId, {
             socketPath: SOCKET,
             volumes,
             allow: ['host'],

@@ -9,6 +9,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { makeHolderName } from '../../src/workers/process-identity.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { containerOf, describeDocker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
@@ -144,6 +145,42 @@ describeDocker('a sandbox for which the engine would hang', () => {
     });
   });
 
+  /** Starts two sandboxes at once. Returns the milliseconds of each start. */
+  const timeStarts = async (name: string) => {
+    const times: number[] = [];
+    const started = ['a', 'b'].map(async (each) => {
+      const began = performance.now();
+      const id = await run(other, `${name}-${each}`);
+      times.push(performance.now() - began);
+      return id;
+    });
+    for (const id of await Promise.all(started)) await stop(other, id);
+    return times;
+  };
+
+  /** Leaves the call for a container without an answer, and the later ones: the engine has a lock for each container. */
+  const hangFrom = (container: string, isCall: (asked: string) => boolean) => {
+    let hasBegun = false;
+    hangs = (asked) => {
+      if (!asked.includes(`/containers/${container}`)) return false;
+      hasBegun ||= isCall(asked);
+      return hasBegun;
+    };
+  };
+  const untilHeld = () =>
+    until(
+      () => Promise.resolve(held.length),
+      (count) => count > 0,
+      10_000,
+    );
+
+  /**
+   * A pass waits 1 s for a hanging container, once. Beside that, a start takes its usual time: the ratio was 0.8 to 1.4 beside other
+   * tests, which also take the processors, and once 2.3. Without isolation both starts took a minute.
+   */
+  const expectUsual = (times: readonly number[], usual: readonly number[]) =>
+    expect(Math.min(...times)).toBeLessThan(3 * Math.max(...usual) + 2_000);
+
   test.each([
     ['start', (id: string) => ({ begin: `/v1/sandboxes/${id}/start`, status: 'stopped' })],
     ['json', (id: string) => ({ begin: `/v1/sandboxes/${id}/start`, status: 'stopped' })],
@@ -153,30 +190,54 @@ describeDocker('a sandbox for which the engine would hang', () => {
     ['', (id: string) => ({ begin: `/v1/sandboxes/${id}`, status: 'stopped' })],
   ])('a hanging call "%s" holds up no other sandbox', async (call, stepOf) => {
     const id = await run(attacker, `hanging-${call}`);
+    const usual = await timeStarts(`usual-${call}`);
     const { begin, status } = stepOf(id);
     if (status === 'stopped') await stop(attacker, id);
-    const container = await containerOf(id);
-    // As with the lock of a container: whatever follows the call hangs too.
-    let hasBegun = false;
-    hangs = (asked) => {
-      if (!asked.includes(`/containers/${container!.id}`)) return false;
-      hasBegun ||= asked.includes(`/${call}`) && (call !== '' || asked.startsWith('DELETE'));
-      return hasBegun;
-    };
+    hangFrom(
+      (await containerOf(id))!.id,
+      (asked) => asked.includes(`/${call}`) && (call !== '' || asked.startsWith('DELETE')),
+    );
     if (call === '') await attacker.delete(begin);
     else await attacker.post(begin);
-    await until(
-      () => Promise.resolve(held.length),
-      (count) => count > 0,
-      10_000,
-    );
-    const began = performance.now();
-    const others = await Promise.all(['a', 'b'].map((name) => run(other, `${name}-${call}`)));
-    // Without isolation each pass waited a minute for the engine.
-    expect(performance.now() - began).toBeLessThan(45_000);
-    for (const each of others) await stop(other, each);
+    await untilHeld();
+    expectUsual(await timeStarts(`beside-${call}`), usual);
     release();
     if (call === '') return;
     await untilStatus(attacker, id, status === 'stopped' ? 'running' : 'stopped', 20_000);
+  });
+
+  test('a call that hangs since before a crash of the service holds up neither its next start nor others', async () => {
+    const id = await run(attacker, 'hanging-before');
+    const usual = await timeStarts('usual-before');
+    await stop(attacker, id);
+    hangFrom((await containerOf(id))!.id, (asked) => asked.includes('/start'));
+    await attacker.post(`/v1/sandboxes/${id}/start`);
+    await untilHeld();
+    const next = await startTestService({
+      ...onDocker({ socketPath, capacity: { vcpus: 100 } }),
+      settings: { stopGraceMs: 0 },
+      beside: service,
+      sameEngine: true,
+    });
+    try {
+      // The other process takes over as soon as it finds that the holder of the lease has ended.
+      const ended = makeHolderName().replace(/\d+$/, '0');
+      await service.ctx.pool.query('update workers set holder = $1', [ended]);
+      const taken = () => service.ctx.pool.query('select from workers where epoch = 2');
+      await until(taken, ({ rowCount }) => rowCount === 1, 20_000);
+      // The first process lives, and may act until its next renewal.
+      const standsBy = () => Promise.resolve(service.logs.some((line) => line.includes('standing by')));
+      await until(standsBy, Boolean, 20_000);
+      expectUsual(await timeStarts('beside-before'), usual);
+      // The first call, and the inspection by each process.
+      expect(held.length).toBeGreaterThan(1);
+      expect(held.length).toBeLessThanOrEqual(3);
+      expect((await attacker.get(`/v1/sandboxes/${id}`)).body.status).toBe('starting');
+      release();
+      await untilStatus(attacker, id, 'running', 20_000);
+    } finally {
+      release();
+      await next.close();
+    }
   });
 });

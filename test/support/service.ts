@@ -116,7 +116,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const pool = openPool(reached, () => undefined, activeKeys.marker);
   const requests = openRequests(reached, true, () => undefined, activeKeys.marker);
   // A clone has the id of its template: two services on one engine would take each other's containers for their own.
-  await pool.query('update instance set id = gen_random_uuid()');
+  if (!beside) await pool.query('update instance set id = gen_random_uuid()');
   const instance = await readInstance(pool);
   const volumesDir = join(directory, 'volumes');
   const volumes = new VolumeStore(volumesDir);
