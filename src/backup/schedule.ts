@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs';
 import { lstat, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { WorkerContext } from '../context.js';
+import { ADVISORY_LOCKS, tryAdvisory } from '../db/advisory-locks.js';
 import { noteBackup, readBackupAge } from '../db/instance-queries.js';
 import type { Sql } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
@@ -22,8 +23,6 @@ export interface Schedule {
 
 const CHECK_EVERY_MS = 60_000;
 const LONGEST_BACKOFF_MS = 15 * 60_000;
-/** Advisory lock: one process at a time makes a scheduled backup. Any constant will do. */
-const LOCK = 0x6261636b;
 
 /** Makes a backup whenever the latest one is older than the interval. Throws ExplainedError for a wrong directory or key. */
 export async function startScheduledBackups(ctx: WorkerContext, schedule: Schedule): Promise<Loop> {
@@ -48,11 +47,9 @@ async function backUpWhenDue(ctx: WorkerContext, schedule: Schedule, signal: Abo
   await inTransaction(
     ctx.pool,
     async (tx) => {
-      const { rows } = await tx.query<{ locked: boolean }>('select pg_try_advisory_xact_lock($1) as locked', [
-        LOCK,
-      ]);
+      const isFree = await tryAdvisory(tx, ADVISORY_LOCKS.scheduledBackup);
       // Another process may have made one since the first look.
-      if (!rows[0]!.locked || !(await isDue(tx, ctx.settings.backupEveryMs))) return;
+      if (!isFree || !(await isDue(tx, ctx.settings.backupEveryMs))) return;
       await backUp(ctx, schedule, signal);
     },
     { unhurried: true },

@@ -5,14 +5,13 @@ import type pg from 'pg';
 import { ExplainedError } from '../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../lib/package-root.js';
 import { sleep } from '../lib/sleep.js';
+import { ADVISORY_LOCKS } from './advisory-locks.js';
 import { createInstance, readClosed } from './instance-queries.js';
 import { connectAlone, DEADLOCK, sqlState, type Address, type Sql } from './pool.js';
 import { grantMigrated, prepareRequestRole } from './request-role.js';
 
 /** The oldest server version of the tests. */
 const OLDEST_SERVER = 150000;
-/** Advisory lock: one migrator at a time. Any constant will do. */
-const LOCK = 0x53616e64;
 
 const MIGRATIONS_TABLE = `
   create table if not exists schema_migrations (
@@ -64,7 +63,7 @@ export async function migrate(
         `the server is older than PostgreSQL ${OLDEST_SERVER / 10000}: use a newer one`,
       );
     }
-    await client.query('select pg_advisory_lock($1)', [LOCK]);
+    await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCKS.migrations]);
     await client.query(MIGRATIONS_TABLE);
     const applied = await appliedMigrations(client);
     const known = knownMigrations();

@@ -19,13 +19,13 @@ export const CATALOGUE = {
   },
   invalid_volume_path: {
     status: 400,
-    message: 'the path does not lead to what this needs',
+    message: 'the path is malformed, or leads to another kind of file than the operation needs',
     remedy:
       'Paths are UTF-8, absolute or relative to the top of the volume, and have no "..". The message says what is wrong.',
   },
   invalid_sandbox_path: {
     status: 400,
-    message: 'the path does not lead to what this needs',
+    message: 'the path is malformed, or leads to another kind of file than the operation needs',
     remedy:
       'Paths are UTF-8, begin at the top of the sandbox, and have no "..". The message says what is wrong.',
   },
@@ -64,8 +64,9 @@ export const CATALOGUE = {
   },
   key_exceeds_caller: {
     status: 403,
-    message: 'a key cannot make one that may do more than itself',
-    remedy: '`details.field` is what exceeds it. Ask for less, or use a key that may do more.',
+    message: 'a key cannot create a key with more rights than its own',
+    remedy:
+      '`details.field` names the right that exceeds those of the key. Request less, or use a key with that right.',
   },
   address_not_allowed: {
     status: 403,
@@ -86,7 +87,7 @@ export const CATALOGUE = {
   },
   volume_file_forbidden: {
     status: 403,
-    message: 'the file system does not let the service do that',
+    message: 'the file system does not permit the service this operation',
     remedy: 'Change the permissions inside a sandbox, or let the operator run the service as a user who may.',
   },
   sandbox_file_forbidden: {
@@ -102,7 +103,7 @@ export const CATALOGUE = {
   sandbox_not_found: {
     status: 404,
     message: 'resource not found',
-    remedy: 'Check the id or name. What belongs to another organization is not found either.',
+    remedy: 'Check the id or name. Objects of other organizations are not found either.',
   },
   volume_not_found: {
     status: 404,
@@ -112,7 +113,7 @@ export const CATALOGUE = {
   volume_file_not_found: {
     status: 404,
     message: 'there is no such file or directory in the volume',
-    remedy: 'Check the path. Links, pipes, sockets and devices are not served: they count as not there.',
+    remedy: 'Check the path. Links, pipes, sockets and devices are not served: they count as missing.',
   },
   sandbox_file_not_found: {
     status: 404,
@@ -171,23 +172,23 @@ export const CATALOGUE = {
   },
   volume_file_exists: {
     status: 409,
-    message: 'what is there is in the way',
+    message: 'another file or directory has this path',
     remedy: 'Remove or rename it first: a file does not replace a directory, nor a directory a file.',
   },
   volume_directory_not_empty: {
     status: 409,
     message: 'the directory is not empty',
-    remedy: 'Remove what is in it, or remove it with `x-msb-file-recursive: true`.',
+    remedy: 'Remove its entries first, or remove it with `x-msb-file-recursive: true`.',
   },
   sandbox_file_exists: {
     status: 409,
-    message: 'another entry is in the way',
+    message: 'another file or directory has this path',
     remedy: 'Remove or rename it first: a file does not replace a directory, nor a directory a file.',
   },
   sandbox_directory_not_empty: {
     status: 409,
     message: 'the directory is not empty',
-    remedy: 'Remove what is in it, or remove it with `x-msb-file-recursive: true`.',
+    remedy: 'Remove its entries first, or remove it with `x-msb-file-recursive: true`.',
   },
   /** The status is the contract's "rejected with code invalid_request", told apart from a malformed request by 409. */
   host_volume: {
@@ -262,7 +263,7 @@ export const CATALOGUE = {
   },
   storage_full: {
     status: 507,
-    message: 'there is no room for it',
+    message: 'the volume or its disk has no room for the file',
     remedy: 'Remove files, raise the cap of the volume, or let the operator make room on its disk.',
   },
   not_ready: {

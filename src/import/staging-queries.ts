@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { finished } from 'node:stream/promises';
 import { from as copyFrom } from 'pg-copy-streams';
+import { ADVISORY_LOCKS, lockAdvisory } from '../db/advisory-locks.js';
 import type { Transaction } from '../db/transaction.js';
 import type { Parsed } from './parse.js';
 import type { Kind } from './schema.js';
@@ -30,11 +31,9 @@ export const TABLES: Record<Exclude<Kind, 'event'>, { name: string; key: string[
 
 export const KINDS = Object.keys(COLUMNS) as Kind[];
 
-const LOCK = 0x496d7072;
-
 /** Waits for other imports, until the end of the transaction. */
 export async function lockImports(tx: Transaction): Promise<void> {
-  await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
+  await lockAdvisory(tx, ADVISORY_LOCKS.imports);
 }
 
 export async function createStagingTables(tx: Transaction): Promise<void> {

@@ -1,3 +1,4 @@
+import { ADVISORY_LOCKS, lockAdvisory } from '../db/advisory-locks.js';
 import type { Sql } from '../db/pool.js';
 import { prepared } from '../db/prepared.js';
 import type { Instant } from '../lib/instant.js';
@@ -84,7 +85,7 @@ export async function compactCounts(sql: Sql, orgId: string): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(
     prepared(
       `with own as materialized (
-       select pg_try_advisory_xact_lock(hashtextextended('fold ' || $1::uuid, 0)) as held
+       select pg_try_advisory_xact_lock(hashtextextended($3, 0)) as held
      ), compacted as (
        delete from sandbox_counts where (org_id, id) in (
          select org_id, id from sandbox_counts where org_id = $1 and id >= ${firstRow('(select held from own)')}
@@ -95,7 +96,7 @@ export async function compactCounts(sql: Sql, orgId: string): Promise<number> {
        select $1, sum(existing), sum(ephemeral_running), sum(persistent_running) from compacted having count(*) > 0
      )
      select count(*)::int as count from compacted`,
-      [orgId, COMPACT_BATCH],
+      [orgId, COMPACT_BATCH, ADVISORY_LOCKS.counts(orgId)],
     ),
   );
   return rows[0]!.count;
@@ -112,8 +113,7 @@ export async function orgsToCompact(sql: Sql, most: number): Promise<string[]> {
 
 /** Takes an advisory lock until the transaction ends. Under an exclusive lock the counts include every reservation. */
 export async function lockQuotas(tx: Sql, orgId: string, mode: 'exclusive' | 'shared'): Promise<void> {
-  const lock = mode === 'exclusive' ? 'pg_advisory_xact_lock' : 'pg_advisory_xact_lock_shared';
-  await tx.query(prepared(`select ${lock}(hashtextextended($1, 0))`, [`quotas ${orgId}`]));
+  await lockAdvisory(tx, ADVISORY_LOCKS.quotas(orgId), mode);
 }
 
 /** The caller must hold the exclusive lock. */

@@ -1,9 +1,10 @@
+import { ADVISORY_LOCKS, lockAdvisory } from '../../db/advisory-locks.js';
 import type { Sql } from '../../db/pool.js';
 import type { Instant } from '../../lib/instant.js';
 import type { PublicKey } from '../events/event-keys.js';
 
 export async function lockKeys(tx: Sql): Promise<void> {
-  await tx.query("select pg_advisory_xact_lock(hashtextextended('event keys', 0))");
+  await lockAdvisory(tx, ADVISORY_LOCKS.eventKeys);
 }
 
 /** Registers a public key as the newest, also when the clock was set back. */

@@ -1,3 +1,4 @@
+import { ADVISORY_LOCKS, lockAdvisory } from '../../db/advisory-locks.js';
 import { SEPARATE } from '../../db/planner-hints.js';
 import type { Sql } from '../../db/pool.js';
 import type { Instant } from '../../lib/instant.js';
@@ -72,7 +73,7 @@ export async function isAnyWaiting(sql: Sql, runtime: string): Promise<boolean> 
 
 /** Allows one placement of a runtime at a time, until the transaction ends. */
 export async function serializePlacement(tx: Sql, runtime: string): Promise<void> {
-  await tx.query('select pg_advisory_xact_lock(hashtextextended($1, 0))', [`placement ${runtime}`]);
+  await lockAdvisory(tx, ADVISORY_LOCKS.placement(runtime));
 }
 
 export interface QueuedRun extends Omit<WaitingRun, 'waitedMs'> {

@@ -48,7 +48,9 @@ export class CommandWatch {
       row.commandRuns && held?.state === 'running' && held.runId === row.wanted.runId ? [row] : [],
     );
     this.quick ??= this.lookFromOutside(watched)
-      .catch((error: unknown) => this.ctx.log.error({ err: error }, 'it cannot be told which commands run'))
+      .catch((error: unknown) =>
+        this.ctx.log.error({ err: error }, 'the state of commands could not be read'),
+      )
       .finally(() => (this.quick = undefined));
   }
 
