@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { V1PolicyRule } from '@kubernetes/client-node';
 import { isMap, isScalar, parseDocument, stringify, type YAMLMap } from 'yaml';
 import { keyOf } from '../src/config/names.js';
-import type { Option } from '../src/config/option.js';
+import type { Option } from '../src/options/option.js';
 import { OPTION_NAMES, OPTIONS, type OptionName } from '../src/config/options.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { VERSION } from '../src/lib/version.js';

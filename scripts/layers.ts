@@ -34,6 +34,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'ground',
     holds: 'Fair division of a resource among owners: slots, shares and rates. Its README lists every use.',
   },
+  options: {
+    theme: 'operation',
+    holds: 'The declaration of an option: its type, its texts, its default.',
+  },
   telemetry: {
     theme: 'operation',
     holds: 'Traces and logs by OTLP. It is loaded only where it is configured.',
@@ -94,13 +98,14 @@ const LAYERS: Record<string, Folder> = {
     theme: 'engines',
     holds: 'The way into a running sandbox: the protocol of its agent, commands, files.',
   },
-  engine: {
-    theme: 'engines',
-    holds: 'The interface of an engine, a connection that is made again, and what engines share.',
-  },
   registry: {
     theme: 'engines',
     holds: 'Registries of images: sessions, manifests, checked layers, pulls in turns, proofs of access.',
+  },
+  engine: {
+    theme: 'engines',
+    holds:
+      'The interface and the definition of an engine, a connection that is made again, and what engines share.',
   },
   'engines/simulated': {
     theme: 'engines',

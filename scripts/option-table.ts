@@ -1,5 +1,5 @@
 import { defaultText, flagOf, variableOf } from '../src/config/names.js';
-import type { Option } from '../src/config/option.js';
+import type { Option } from '../src/options/option.js';
 import { OPTION_NAMES, OPTIONS } from '../src/config/options.js';
 
 const BEGIN = '<!-- made from src/config/options.ts by "npm run generate" -->';

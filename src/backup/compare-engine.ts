@@ -1,23 +1,12 @@
-import { pino } from 'pino';
 import type { Config } from '../config/options.js';
 import { readInstance, readServedRuntime } from '../db/instance-queries.js';
 import type { Pool, Sql } from '../db/pool.js';
-import type { Plan } from '../engines/plan.js';
+import { valuesOf, type GivenOptions } from '../engines/open.js';
+import { engineNamed } from '../engines/register.js';
 import type { Holding } from '../engine/runtime.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 
-export type EngineOptions = Pick<
-  Config,
-  | 'dataDir'
-  | 'volumesDir'
-  | 'dockerSocket'
-  | 'dockerNetwork'
-  | 'dockerRuntime'
-  | 'kubeconfig'
-  | 'kubernetesContext'
-  | 'kubernetesNamespace'
-  | 'kubernetesNamespaces'
->;
+export type EngineOptions = Pick<Config, 'dataDir' | 'volumesDir'> & GivenOptions;
 
 export interface EngineComparison {
   runtime: string;
@@ -62,17 +51,15 @@ async function runningSandboxes(sql: Sql, runtime: string): Promise<Set<string>>
 }
 
 async function holdingsOf(name: string, instanceId: string, options: EngineOptions): Promise<Holding[]> {
-  const { openRuntime } = await import('../engines/choose.js');
-  const plan = { use: name, missing: 'refuse' } as Plan;
-  const { runtime } = await openRuntime(
-    plan,
-    // The probe of a network would start Pods.
-    { ...options, instanceId, volumes: new VolumeStore(options.volumesDir), kubernetesNetwork: 'trusted' },
-    pino({ level: 'silent' }),
-  );
+  const engine = engineNamed(name);
+  if (!engine) throw new Error(`this release has no runtime ${name}`);
+  const { dataDir, volumesDir } = options;
+  const surroundings = { instanceId, dataDir, volumes: new VolumeStore(volumesDir), observes: true };
+  const values = valuesOf(engine, options);
+  const runtime = await engine.connect(values, surroundings).catch((error: unknown) => {
+    throw new Error(engine.explain(error, values), { cause: error });
+  });
   try {
-    // The simulated engine reads its journal then. The other engines have their own record.
-    if (name === 'simulated') await runtime.takeOver({ valid: true });
     return await runtime.list();
   } finally {
     await runtime.close();

@@ -1,13 +1,14 @@
 import { join } from 'node:path';
 import type { Pool, Sql } from '../db/pool.js';
 import { FileDraft } from '../lib/atomic-file.js';
+import { ENGINE_DIRECTORIES } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { now } from '../lib/instant.js';
 import { VERSION } from '../lib/version.js';
 import type { Encrypt } from './archive/encryption.js';
 import {
   FORMAT,
-  SIMULATED_PART,
+  engineRecordPart,
   tablePart,
   volumePart,
   type Header,
@@ -170,8 +171,10 @@ async function writeTrees(
   { places, onPart }: BackupOptions,
   warnings: string[],
 ): Promise<void> {
-  if (isDirectory(join(places.dataDir, 'simulated'))) {
-    const { warnings: found } = await writeTree(writer, SIMULATED_PART, places.dataDir, 'simulated');
+  for (const directory of ENGINE_DIRECTORIES) {
+    if (!isDirectory(join(places.dataDir, directory))) continue;
+    const part = engineRecordPart(directory);
+    const { warnings: found } = await writeTree(writer, part, places.dataDir, directory);
     warnings.push(...found);
   }
   const volumes = new VolumeStore(places.volumesDir);

@@ -5,9 +5,10 @@ import { setClosed } from '../db/instance-queries.js';
 import { migrate, requireKnownMigrations } from '../db/migrate.js';
 import { unmark } from '../db/unfinished-restore.js';
 import { makeDirectories, syncDirectorySync } from '../lib/directories.js';
+import { ENGINE_DIRECTORIES } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import {
-  SIMULATED_PART,
+  engineRecordPart,
   tablePart,
   volumePart,
   type Header,
@@ -122,7 +123,8 @@ async function load(reader: ArchiveReader, loading: Loading): Promise<void> {
         );
     },
   });
-  await restoreTree(reader, parts.get(SIMULATED_PART), places.dataDir, 'simulated');
+  for (const directory of ENGINE_DIRECTORIES)
+    await restoreTree(reader, parts.get(engineRecordPart(directory)), places.dataDir, directory);
   for (const { orgId, volumeId } of header.volumes) {
     const part = parts.get(volumePart(orgId, volumeId));
     await restoreTree(reader, part, join(places.volumesDir, orgId, volumeId), 'data');

@@ -8,6 +8,7 @@ import { external, openOwned, ownDirectory, type Database, type OwnedDirectory }
 import { openPool, type PgPool } from '../db/pool.js';
 import { findUnfinished, markUnfinished, type UnfinishedRestore } from '../db/unfinished-restore.js';
 import { makeDirectories } from '../lib/directories.js';
+import { ENGINE_DIRECTORIES } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { newId } from '../lib/uuid.js';
 import { isEmptyDatabase, removeCopy } from './database/load.js';
@@ -20,7 +21,7 @@ const ALLOWED =
 /** The log that a restore to a moment replays. */
 export const STAGED_WAL = 'restored-wal';
 /** Names that a restore and its database create. */
-const CREATED = ['postgres', 'postgres.log', 'simulated', STAGED_WAL];
+const CREATED = ['postgres', 'postgres.log', STAGED_WAL, ...ENGINE_DIRECTORIES];
 
 export interface Target {
   owned: OwnedDirectory;

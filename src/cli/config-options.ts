@@ -1,7 +1,7 @@
 import { Option, type Command } from 'commander';
 import { loadConfig, type Flags } from '../config/load.js';
 import { defaultText, flagOf, variableOf } from '../config/names.js';
-import type { Option as OptionEntry } from '../config/option.js';
+import type { Option as OptionEntry } from '../options/option.js';
 import { OPTIONS, type OptionName } from '../config/options.js';
 import { unknownVariables } from '../config/unknown-variables.js';
 import { common, OperatorCommand } from './operator-command.js';

@@ -9,7 +9,7 @@ import { connectionConfig, makeClient } from '../db/pool.js';
 import { canServe, mayMakeRole, REQUEST_ROLE } from '../db/request-role.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import type { CommonOptions } from './command.js';
-import type { Finding } from './doctor-finding.js';
+import type { Finding } from '../engine/finding.js';
 
 const OLDEST_POSTGRES = 15;
 const check = 'database';

@@ -1,7 +1,6 @@
 import { measure, type DiskPlace, type DiskRoom } from '../disk/disk-reserve.js';
 import type { Config } from '../config/options.js';
-import { disksOf } from '../engines/docker/disk-writes.js';
-import type { Finding } from './doctor-finding.js';
+import type { Finding } from '../engine/finding.js';
 
 const MIB = 1024 ** 2;
 
@@ -23,22 +22,6 @@ export async function inspectDisks(
     }),
   );
   return rooms.filter((room) => room !== undefined).map(describeRoom);
-}
-
-export function inspectDatabaseDisk(
-  { dataDir, volumesDir }: Pick<Config, 'dataDir' | 'volumesDir'>,
-  enginePath: string,
-): Finding[] {
-  const check = 'disk sharing';
-  const [disk] = disksOf([dataDir]);
-  if (disk === undefined) return [];
-  if (!disksOf([enginePath, volumesDir]).includes(disk)) {
-    return [{ check, state: 'ok', found: `sandboxes do not write to ${disk}, the disk of the database` }];
-  }
-  const found = `sandboxes write to ${disk}, the disk of the database: its writes wait for theirs`;
-  const remedy =
-    'where strangers have sandboxes: put the database on another disk (docs/runtimes.md#disk-writes)';
-  return [{ check, state: 'missing', found, remedy }];
 }
 
 function describeRoom(room: DiskRoom): Finding {

@@ -5,7 +5,7 @@ import type { Config } from '../config/options.js';
 import { findDataDirectory, hasCluster } from '../db/embedded/directory.js';
 import { describeSource, findKeyring, keySourceOf } from '../secrets/key-file.js';
 import type { CommonOptions } from './command.js';
-import type { Finding } from './doctor-finding.js';
+import type { Finding } from '../engine/finding.js';
 import type { StoredInstallation } from './doctor-installation.js';
 
 export interface KeyOptions extends CommonOptions, Pick<Config, 'secretKeys' | 'secretKeysFile'> {}

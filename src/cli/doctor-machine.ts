@@ -1,9 +1,7 @@
-import { spawnSync } from 'node:child_process';
 import { connectionsFor } from '../http/connections.js';
 import { descriptorLimit } from '../lib/descriptor-limit.js';
-import { explainSharedLimits } from '../engines/docker/shared-limits.js';
-import type { Finding } from './doctor-finding.js';
-import { installCommand, type HostSystem } from './doctor-system.js';
+import type { Finding } from '../engine/finding.js';
+import { installCommand, type HostSystem } from '../engine/host-system.js';
 
 const OLDEST_NODE = [20, 19] as const;
 /** Releases of Node without security fixes (https://github.com/nodejs/release#release-schedule). */
@@ -15,7 +13,6 @@ const ENDED_NODE: Readonly<Record<number, string>> = {
 };
 /** Enough for 2,000 connections. */
 const FEW_DESCRIPTORS = 4_096;
-const PROGRAMS = ['nft', 'nsenter', 'unshare', 'mount'] as const;
 
 export function checkNode(system: HostSystem, version = process.versions.node): Finding {
   const check = 'node';
@@ -51,39 +48,4 @@ export function checkDescriptors(): Finding {
   const remedy =
     'ulimit -n 65536; in a systemd unit LimitNOFILE=65536, for a container --ulimit nofile=65536:65536';
   return { check, state: 'missing', found, remedy };
-}
-
-/** Network rules and volumes of the Docker runtime need root and these programs. */
-export function checkHostPrograms(system: HostSystem): Finding[] {
-  if (process.platform !== 'linux') return [];
-  if (process.geteuid?.() !== 0) {
-    return [
-      {
-        check: 'root',
-        state: 'missing',
-        found: 'this user is not root, so sandboxes on Docker have neither networks nor volumes',
-        remedy: 'sudo sandkeep install --systemd --runtime docker',
-      },
-    ];
-  }
-  const root: Finding = { check: 'root', state: 'ok', found: 'this user is root' };
-  const lacking = PROGRAMS.filter((program) => spawnSync(program, ['--version']).error !== undefined);
-  if (lacking.length === 0) return [root, { check: 'programs', state: 'ok', found: PROGRAMS.join(', ') }];
-  const parts = new Set(lacking.map((program) => (program === 'nft' ? 'nftables' : 'util-linux')));
-  return [
-    root,
-    {
-      check: 'programs',
-      state: 'missing',
-      found: `${lacking.join(', ')} cannot be run, so sandboxes on Docker lack networks${lacking.includes('mount') ? ' and volumes' : ''}`,
-      remedy: [...parts].map((part) => installCommand(system, part)).join(' && '),
-    },
-  ];
-}
-
-export function checkKernel(): Finding {
-  const check = 'kernel';
-  const low = explainSharedLimits();
-  if (low === undefined) return { check, state: 'ok', found: 'the memory of a sandbox bounds its part' };
-  return { check, state: 'missing', found: low.found, remedy: low.remedy };
 }

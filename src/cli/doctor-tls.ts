@@ -1,7 +1,7 @@
 import type { Config } from '../config/options.js';
 import { daysLeft, SOON_DAYS } from '../http/tls/certificate.js';
 import { readAuthorities, readKeyPair } from '../http/tls/key-pair.js';
-import type { Finding } from './doctor-finding.js';
+import type { Finding } from '../engine/finding.js';
 
 const check = 'tls';
 const RENEW = 'renew the certificate in the same files: the service reads them again by itself';

@@ -1,37 +1,32 @@
 import type { Command } from 'commander';
+import type { EngineDefinition } from '../engine/definition.js';
+import type { Finding } from '../engine/finding.js';
+import { valuesOf } from '../engines/open.js';
+import { automaticEngine } from '../engines/plan.js';
+import { ADDRESS_OPTIONS, engineNamed } from '../engines/register.js';
 import { counted } from '../lib/counted.js';
 import type { Config } from '../config/options.js';
 import { databaseCommand, print } from './command.js';
 import { withConfig } from './config-options.js';
 import { checkDatabase } from './doctor-database.js';
-import { inspectDatabaseDisk, inspectDisks } from './doctor-disks.js';
-import { checkDocker } from './doctor-docker.js';
-import { findingsText, type Finding } from './doctor-finding.js';
+import { inspectDisks } from './doctor-disks.js';
+import { findingsText } from './doctor-finding.js';
 import { readStored, type StoredInstallation } from './doctor-installation.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
-import { inspectKubernetes } from './doctor-kubernetes.js';
-import {
-  checkDescriptors,
-  checkHostPrograms,
-  checkKernel,
-  checkNode,
-  checkSystem,
-} from './doctor-machine.js';
-import { hostSystem, type HostSystem } from './doctor-system.js';
+import { checkDescriptors, checkNode, checkSystem } from './doctor-machine.js';
+import { hostSystem, type HostSystem } from '../engine/host-system.js';
 import { inspectTls } from './doctor-tls.js';
 
 const NAMES = [
-  ...([
-    'runtime',
-    'dockerSocket',
-    'dockerNetwork',
-    'dockerRuntime',
-    'dockerResolvers',
-    'volumesDir',
-  ] as const),
-  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'] as const),
-  'kubernetesNetwork',
-  ...(['secretKeys', 'secretKeysFile', 'diskReserveMib', 'tlsCert', 'tlsKey', 'forwardCa'] as const),
+  'runtime',
+  'volumesDir',
+  'secretKeys',
+  'secretKeysFile',
+  'diskReserveMib',
+  'tlsCert',
+  'tlsKey',
+  'forwardCa',
+  ...ADDRESS_OPTIONS,
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;
 
@@ -100,15 +95,24 @@ async function checkRuntime(
   stored: StoredInstallation | undefined,
   system: HostSystem,
 ): Promise<Finding[]> {
-  const wanted = options.runtime === 'auto' ? (stored?.runtime ?? 'auto') : options.runtime;
-  if (wanted === 'kubernetes') {
-    const cluster = await inspectKubernetes(options, stored?.instanceId);
-    return [...cluster, ...(await inspectDisks(options, undefined))];
-  }
-  if (options.runtime === 'simulated') return inspectDisks(options, undefined);
-  const { findings, diskPath } = await checkDocker(options, { system, isRequired: wanted === 'docker' });
-  const disks = await inspectDisks(options, diskPath);
-  if (diskPath === undefined) return [...findings, ...disks];
-  const shared = options.databaseUrl === undefined ? inspectDatabaseDisk(options, diskPath) : [];
-  return [...findings, ...checkHostPrograms(system), checkKernel(), ...disks, ...shared];
+  const { dataDir, volumesDir } = options;
+  const engine = examinedEngine(options.runtime, stored);
+  const { findings, diskPath } = (await engine.examine?.(valuesOf(engine, options), {
+    system,
+    dataDir,
+    volumesDir,
+    hasOwnDatabase: options.databaseUrl === undefined,
+    instanceId: stored?.instanceId,
+    isRequired: options.runtime === engine.name || stored?.runtime === engine.name,
+  })) ?? { findings: [], diskPath: undefined };
+  return [...findings, ...(await inspectDisks(options, diskPath))];
+}
+
+/** Without a choice of the operator: the engine of the installation, else the one that a first start prefers. */
+function examinedEngine(choice: string, stored: StoredInstallation | undefined): EngineDefinition {
+  const named = engineNamed(choice);
+  if (named) return named;
+  const remembered = engineNamed(stored?.runtime ?? '');
+  const fallback = automaticEngine('fallback');
+  return remembered && remembered !== fallback ? remembered : automaticEngine('preferred');
 }

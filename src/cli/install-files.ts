@@ -35,7 +35,7 @@ export function filesOf(options: UnitOptions, databaseUrl: string | undefined): 
   const users = { path: USERS_FILE, mode: 0o644, text: usersFile(options.dataDir), isKept: false };
   return [
     { path: UNIT_FILE, mode: 0o644, text: unitOf(options), isKept: false },
-    ...(options.runtime === 'docker' ? [] : [users]),
+    ...(options.runtime.unitRights ? [] : [users]),
     { path: ENVIRONMENT_FILE, mode: 0o600, text: environmentFile(databaseUrl), isKept: true },
   ];
 }

@@ -1,16 +1,14 @@
 import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
+import type { EngineDefinition } from '../engine/definition.js';
 import { VERSION } from '../lib/version.js';
-
-export const UNIT_RUNTIMES = ['docker', 'kubernetes', 'simulated'] as const;
-type UnitRuntime = (typeof UNIT_RUNTIMES)[number];
 
 export const ENVIRONMENT_FILE = '/etc/sandkeep/sandkeep.env';
 const STATE_ROOT = '/var/lib/';
 const USER = 'sandkeep';
 
 export interface UnitOptions {
-  runtime: UnitRuntime;
+  runtime: Pick<EngineDefinition, 'name' | 'unitRights'>;
   dataDir: string;
   /** Absolute paths. */
   node: string;
@@ -45,23 +43,12 @@ SystemCallFilter=@system-service
 SystemCallFilter=~@privileged @resources
 UMask=0077`;
 
-/**
- * The engine must see the mounts of the service, so the service stays in the mount namespace of the machine: ProtectSystem,
- * PrivateTmp and the like are left out. Mounts and namespaces of networks need SYS_ADMIN and NET_ADMIN.
- */
-const DOCKER = `CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL
-CapabilityBoundingSet=CAP_NET_ADMIN CAP_SETGID CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE
-CapabilityBoundingSet=CAP_SYS_RESOURCE
-RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
-RestrictNamespaces=net user
-SystemCallFilter=@system-service @mount setns unshare`;
-
 export function unitOf(options: UnitOptions): string {
   const { runtime, dataDir, node, program } = options;
-  const isDocker = runtime === 'docker';
-  const account = isDocker ? '' : `User=${USER}\nGroup=${USER}\n`;
-  const own = isDocker ? DOCKER : `${UNPRIVILEGED}\nProtectHome=${homeAccess(options)}`;
-  const after = isDocker ? 'network-online.target docker.service' : 'network-online.target';
+  const rights = runtime.unitRights;
+  const account = rights ? '' : `User=${USER}\nGroup=${USER}\n`;
+  const own = rights?.lines ?? `${UNPRIVILEGED}\nProtectHome=${homeAccess(options)}`;
+  const after = ['network-online.target', ...(rights ? [rights.after] : [])].join(' ');
   return marked(`[Unit]
 Description=Sandkeep, control plane for sandboxes
 Documentation=https://github.com/sandkeep/sandkeep/blob/main/docs/installing.md
@@ -71,7 +58,7 @@ After=${after}
 [Service]
 Type=notify
 NotifyAccess=all
-ExecStart=${[node, program, 'serve', '--runtime', runtime, '--data-dir', dataDir].map(argument).join(' ')}
+ExecStart=${[node, program, 'serve', '--runtime', runtime.name, '--data-dir', dataDir].map(argument).join(' ')}
 EnvironmentFile=-${ENVIRONMENT_FILE}
 ${account}${storageOf(options)}
 WorkingDirectory=/
@@ -111,7 +98,7 @@ function storageOf({ runtime, dataDir }: UnitOptions): string {
   if (state !== undefined && /^[\w.-]+(\/[\w.-]+)*$/.test(state)) {
     return `StateDirectory=${state}\nStateDirectoryMode=0711`;
   }
-  return runtime === 'docker' ? '' : `ReadWritePaths=${quoted(dataDir)}`;
+  return runtime.unitRights ? '' : `ReadWritePaths=${quoted(dataDir)}`;
 }
 
 /** A hidden /home would hide a program that is installed there. */

@@ -2,12 +2,13 @@ import type { Command } from 'commander';
 import { spawnSync } from 'node:child_process';
 import { join, resolve } from 'node:path';
 import type { Config } from '../config/options.js';
+import { engineNamed, ENGINES } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { PACKAGE_ROOT } from '../lib/package-root.js';
 import { print } from './command.js';
 import { withConfig } from './config-options.js';
 import { filesOf, removeFiles, writeFiles, type Outcome, type Target } from './install-files.js';
-import { ENVIRONMENT_FILE, UNIT_RUNTIMES, type UnitOptions } from './install-unit.js';
+import { ENVIRONMENT_FILE, type UnitOptions } from './install-unit.js';
 import { common, OperatorCommand } from './operator-command.js';
 import { json } from './options.js';
 
@@ -57,7 +58,7 @@ function install(options: InstallOptions): void {
   const isFirst = outcomes.some(([path, outcome]) => path !== ENVIRONMENT_FILE && outcome === 'written');
   const next = isFirst
     ? [
-        ...(unit.runtime === 'docker' ? [] : ['systemd-sysusers']),
+        ...(unit.runtime.unitRights ? [] : ['systemd-sysusers']),
         'systemctl daemon-reload',
         'systemctl enable sandkeep',
         'systemctl restart sandkeep',
@@ -78,10 +79,11 @@ function remove(options: InstallOptions): void {
 }
 
 function unitOptions({ runtime, dataDir = DEFAULT_DATA_DIR }: InstallOptions): UnitOptions {
-  const known = UNIT_RUNTIMES.find((name) => name === runtime);
+  const known = engineNamed(runtime ?? '');
   if (known === undefined) {
+    const names = ENGINES.map(({ name }) => name);
     throw new ExplainedError(
-      `the rights of the unit depend on the runtime: name one with --runtime ${UNIT_RUNTIMES.join(', --runtime ')}`,
+      `the rights of the unit depend on the runtime: name one with --runtime ${names.join(', --runtime ')}`,
     );
   }
   if (/[/\\]_npx[/\\]/.test(PACKAGE_ROOT)) {
@@ -89,7 +91,7 @@ function unitOptions({ runtime, dataDir = DEFAULT_DATA_DIR }: InstallOptions): U
       `${PACKAGE_ROOT} is the cache of npx, which npm empties: run "npm install --global sandkeep", then "sandkeep install"`,
     );
   }
-  if (known !== 'docker' && [process.execPath, PACKAGE_ROOT].some((path) => path.startsWith('/root/'))) {
+  if (!known.unitRights && [process.execPath, PACKAGE_ROOT].some((path) => path.startsWith('/root/'))) {
     throw new ExplainedError(
       `the user of the service cannot read ${PACKAGE_ROOT}: install Node and Sandkeep for all users ("npm install --global sandkeep"), outside /root`,
     );

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { ADMIN, SCOPES } from '../access/scopes.js';
 import { OCSF_VERSION } from '../audit/ocsf/mapping.js';
-import { integer, type OptionType } from '../config/option-types.js';
+import { integer, type OptionType } from '../options/types.js';
 import * as keyRotation from '../keys/rotate.js';
 import { addMillis, now, parseInstant } from '../lib/instant.js';
 import * as webhookRequests from '../webhooks/schema.js';

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { statSync } from 'node:fs';
 import type { Config } from '../config/options.js';
+import { ADDRESS_OPTIONS } from '../engines/register.js';
 import { shortInstant, type Instant } from '../lib/instant.js';
 import { contentText, leftOutText, rowsOf, withUnlock } from './backup.js';
 import { withBar } from './backup-progress.js';
@@ -10,17 +11,7 @@ import { momentOption } from './options.js';
 import { restoreMoment } from './restore-moment.js';
 import { engineText, verificationJson, verificationText } from './restored-text.js';
 
-const NAMES = [
-  ...([
-    'volumesDir',
-    'secretKeys',
-    'secretKeysFile',
-    'dockerSocket',
-    'dockerNetwork',
-    'dockerRuntime',
-  ] as const),
-  ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'] as const),
-] as const;
+const NAMES = ['volumesDir', 'secretKeys', 'secretKeysFile', ...ADDRESS_OPTIONS] as const;
 
 interface RestoreCommandOptions extends CommonOptions, Pick<Config, (typeof NAMES)[number]> {
   identityFile?: string;

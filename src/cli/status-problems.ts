@@ -1,4 +1,4 @@
-import type { Finding } from './doctor-finding.js';
+import type { Finding } from '../engine/finding.js';
 import type { InstallationState } from './status-read.js';
 
 export interface Problem {

@@ -7,13 +7,10 @@ import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
 import { openPool } from '../db/pool.js';
+import type { EngineDefinition, Remains } from '../engine/definition.js';
+import { valuesOf } from '../engines/open.js';
+import { ENGINES } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { explainConnectionError } from '../engines/docker/connection-error.js';
-import type {
-  EngineObject,
-  InstallationObjects,
-  RemovableObjects,
-} from '../engines/docker/installation-objects.js';
 import { refuseBesideService } from '../workers/refuse-beside-service.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
@@ -58,30 +55,35 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
 }
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
-  // Loaded on demand: the client library takes long to load.
-  const { findInstallationObjects, connectForRemoval, removeObjects } =
-    await import('../engines/docker/installation-objects.js');
-  const docker = connectForRemoval(options.dockerSocket);
-  const found = await findInstallationObjects(docker, instanceId).catch((cause: unknown) => {
-    const { reason, remedy } = explainConnectionError(cause, options.dockerSocket);
-    throw new ExplainedError(`${reason}, so nothing can be removed from it. ${remedy}`, { cause });
-  });
-  const removable = itemsOf(found.removable);
-  if (!options.json) process.stdout.write(`${listing(instanceId, found)}\n`);
-  if (removable.length > 0 && !(await isAgreed(options))) {
+  const engines = ENGINES.filter(({ findRemains }) => findRemains !== undefined);
+  const remainsOf = async (engine: EngineDefinition) =>
+    engine.findRemains!(valuesOf(engine, options), instanceId);
+  const found = new Map<EngineDefinition, Remains>();
+  for (const engine of engines) found.set(engine, await remainsOf(engine));
+  const all = [...found.values()];
+  const count = all.reduce((sum, { names }) => sum + names.length, 0);
+  if (!options.json) for (const line of listing(instanceId, found)) process.stdout.write(`${line}\n`);
+  if (count > 0 && !(await isAgreed(options))) {
     throw new ExplainedError('nothing was removed: repeat the command with --yes');
   }
-  await removeObjects(docker, found.removable);
-  const still = itemsOf((await findInstallationObjects(docker, instanceId)).removable);
-  if (still.length > 0) {
-    throw new ExplainedError(
-      `the engine still has ${names(still)}: repeat the command, or remove them by hand`,
-    );
+  for (const [engine, { remove }] of found) {
+    await remove();
+    const still = (await remainsOf(engine)).names;
+    if (still.length > 0) {
+      throw new ExplainedError(
+        `the ${engine.label} still has ${still.join(', ')}: repeat the command, or remove them by hand`,
+      );
+    }
   }
   print(
     options,
-    { instance: instanceId, removed: found.removable, in_use: found.inUse, kept: keptBy(options) },
-    farewell(options, removable),
+    {
+      instance: instanceId,
+      removed: Object.assign({}, ...all.map(({ removable }) => removable)) as object,
+      in_use: all.flatMap(({ inUse }) => inUse),
+      kept: keptBy(options),
+    },
+    farewell(options, count),
   );
 }
 
@@ -96,28 +98,14 @@ async function isAgreed({ yes, json }: UninstallOptions): Promise<boolean> {
   }
 }
 
-function itemsOf({ containers, networks, volumes, images, pulledImages }: RemovableObjects): EngineObject[] {
-  return [...containers, ...networks, ...volumes, ...images, ...pulledImages];
-}
-
-function listing(instanceId: string, { removable, inUse }: InstallationObjects): string {
-  const lines = [
-    ...removable.containers.map(({ name, state }) => `  container  ${name} (${state})`),
-    ...removable.networks.map(({ name }) => `  network    ${name}`),
-    ...removable.volumes.map(({ name }) => `  volume     ${name} (the program that is process 1)`),
-    ...removable.images.map(({ name }) => `  image      ${name}`),
-    ...removable.pulledImages.map(({ name }) => `  image      ${name} (pulled)`),
-  ];
-  const title =
+function listing(instanceId: string, found: ReadonlyMap<EngineDefinition, Remains>): string[] {
+  return [...found].flatMap(([{ label }, { lines, inUse }]) => [
     lines.length === 0
-      ? `The Docker engine has nothing of the installation ${instanceId}.`
-      : `The installation ${instanceId} has in the Docker engine, with the disks of its sandboxes:`;
-  const shared = inUse.map(({ name }) => `${name} stays: another installation uses it.`);
-  return [title, ...lines, ...shared].join('\n');
-}
-
-function names(items: readonly EngineObject[]): string {
-  return items.map(({ name }) => name).join(', ');
+      ? `The ${label} has nothing of the installation ${instanceId}.`
+      : `The installation ${instanceId} has in the ${label}, with the disks of its sandboxes:`,
+    ...lines.map((line) => `  ${line}`),
+    ...inUse.map(({ name }) => `${name} stays: another installation uses it.`),
+  ]);
 }
 
 function keptBy({ dataDir, volumesDir }: UninstallOptions): string[] {
@@ -125,12 +113,12 @@ function keptBy({ dataDir, volumesDir }: UninstallOptions): string[] {
   return volumes.startsWith(`${data}${sep}`) ? [data] : [data, volumes];
 }
 
-function farewell(options: UninstallOptions, removed: readonly EngineObject[]): string {
+function farewell(options: UninstallOptions, removed: number): string {
   const [data = '', volumes = `${data}/volumes`] = keptBy(options);
   const external = options.databaseUrl !== undefined;
   const database = external ? '' : 'the database, ';
   return [
-    ...(removed.length === 0 ? [] : [`Removed ${counted(removed.length, 'object')} from the engine.`]),
+    ...(removed === 0 ? [] : [`Removed ${counted(removed, 'object')} from the engine.`]),
     `Kept: ${data} (${database}the keys) and ${volumes} (the data of volumes).`,
     `To delete them too: rm -r ${keptBy(options).join(' ')}`,
     ...(external ? ['The external database stays as well: drop it with the tools of PostgreSQL.'] : []),

@@ -13,7 +13,7 @@ import { LineCounter, parseDocument } from 'yaml';
 import { ExplainedError } from '../lib/explained-error.js';
 import { suggestion } from '../lib/nearest.js';
 import { FILE_KEYS, flagOf, keyOf } from './names.js';
-import type { Option } from './option.js';
+import type { Option } from '../options/option.js';
 import { OPTIONS, type OptionName } from './options.js';
 import { printable } from './printable.js';
 

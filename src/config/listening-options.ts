@@ -1,4 +1,4 @@
-import { integer, onOff, path, text } from './option-types.js';
+import { integer, onOff, path, text } from '../options/types.js';
 
 export const LISTENING_OPTIONS = {
   host: {

@@ -1,7 +1,7 @@
 import { ExplainedError } from '../lib/explained-error.js';
 import { explainValue, readConfigFile, type ConfigFile } from './file.js';
 import { flagOf, variableOf } from './names.js';
-import type { Option } from './option.js';
+import type { Option } from '../options/option.js';
 import { defaultOf, OPTIONS, type Config, type OptionName } from './options.js';
 
 /** The texts of the flags that the caller gave; a switch is `true` or `false`. */

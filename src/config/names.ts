@@ -1,4 +1,4 @@
-import type { Option } from './option.js';
+import type { Option } from '../options/option.js';
 import { defaultOf, OPTION_NAMES, OPTIONS, type OptionName } from './options.js';
 
 export const PREFIX = 'SANDKEEP_';

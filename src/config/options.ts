@@ -3,16 +3,11 @@ import { UNIX_PEER } from '../http/client-address.js';
 import { isCidr } from '../lib/cidr.js';
 import { LOG_FORMATS } from '../lib/log-destination.js';
 import { LOG_LEVELS } from '../lib/log.js';
-import { GUARDED_GROUPS } from '../network-policy/guarded-groups.js';
-import { DISK_WRITES } from '../engines/docker/disk-writes.js';
-import { isUsable } from '../engines/docker/network/resolvers.js';
-import { PROCESSES } from '../engines/docker/process-limit.js';
+import { ENGINE_OPTIONS, RUNTIME_CHOICES } from '../engines/register.js';
 import { SHARED_CPU_MILLIS } from '../engine/shared-cpu.js';
-import { RUNTIME_CHOICES } from '../engine/runtime.js';
 import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
-import { KUBERNETES_OPTIONS } from './kubernetes-options.js';
 import { LISTENING_OPTIONS } from './listening-options.js';
-import { dataFile, InDataDir, type Option } from './option.js';
+import { dataFile, InDataDir, type Options, type Option, type ValuesOf } from '../options/option.js';
 import {
   choice,
   httpOrigin,
@@ -24,9 +19,8 @@ import {
   path,
   ratio,
   text,
-  type OptionType,
   urlPrefix,
-} from './option-types.js';
+} from '../options/types.js';
 
 const ROLES = ['both', 'api', 'worker'] as const;
 
@@ -166,36 +160,7 @@ export const OPTIONS = {
       'runtime of the sandboxes; auto takes the runtime of the previous start, else docker when its engine answers, else simulated',
     default: 'auto',
   },
-  dockerSocket: {
-    type: path('<path>'),
-    description: 'socket of the Docker Engine API',
-    default: '/var/run/docker.sock',
-  },
-  dockerNetwork: {
-    type: text('<name>', 'the name of a network'),
-    description: 'Docker bridge network of the sandboxes; none: no sandbox has a network',
-    unset: "one of the service's own",
-  },
-  dockerRuntime: {
-    type: text('<name>', 'the name of a runtime of the engine'),
-    description: 'runtime of the Docker engine for the containers, such as runsc',
-    unset: "the engine's own",
-  },
-  dockerResolvers: {
-    type: list('<addresses>', 'IPv4 addresses separated by commas, none of them a loopback', (address) =>
-      isUsable(address) ? address : undefined,
-    ),
-    description: 'resolvers that sandboxes on Docker ask, from their next start on',
-    unset: 'those of the machine that have IPv4',
-  },
-  dockerAllow: {
-    type: list('<groups>', `${GUARDED_GROUPS.join(', ')}, or both separated by a comma`, (word) =>
-      GUARDED_GROUPS.find((known) => known === word),
-    ),
-    description: `surroundings of the machine that network policies may open: ${GUARDED_GROUPS.join(', ')}, or both`,
-    default: [],
-  },
-  ...KUBERNETES_OPTIONS,
+  ...ENGINE_OPTIONS,
   volumesDir: {
     type: path('<dir>'),
     description: 'directory of the data of volumes; the same file system for every host that serves them',
@@ -240,43 +205,17 @@ export const OPTIONS = {
       'bandwidth of the network of a sandbox in each direction, in Mbit/s, from its next start on; 0: no limit',
     default: 250,
   },
-  sandboxProcesses: {
-    type: integer('a number of processes', PROCESSES.least, PROCESSES.most),
-    description: 'most processes and threads of a sandbox on Docker, from its next start on',
-    default: PROCESSES.default,
-  },
   sharedCpuMillis: {
     type: integer('thousandths of a CPU', 0, SHARED_CPU_MILLIS.most),
     description:
       'CPU of a sandbox with vcpus 0, which takes no vCPU of the capacity, in thousandths; 0: such sandboxes are refused',
     default: SHARED_CPU_MILLIS.default,
   },
-  sandboxDiskWritesMib: {
-    type: integer('a number of MiB', 0, DISK_WRITES.most),
-    description:
-      'most MiB a second that a sandbox on Docker writes to a disk, from its creation on; 0: no limit',
-    default: DISK_WRITES.default,
-  },
   diskReserveMib: {
     type: integer('a number of MiB', 0, 999_999_999),
     description:
       'space that uploads and sandboxes leave free on each disk, for the database, in MiB; 0: none',
     unset: '1 GiB, or 2 % of a larger disk; at most 10 % of a smaller one',
-  },
-  simulatedStartMs: {
-    type: integer('a number of milliseconds', 0, 3_600_000),
-    description: 'duration of a start in the simulated runtime, in milliseconds',
-    default: 0,
-  },
-  simulatedStopMs: {
-    type: integer('a number of milliseconds', 0, 3_600_000),
-    description: 'duration of a stop in the simulated runtime, in milliseconds',
-    default: 0,
-  },
-  simulatedFailures: {
-    type: integer('a percentage', 0, 100),
-    description: 'share of the starts that fail in the simulated runtime, in percent',
-    default: 0,
   },
   volumePurgeHours: {
     type: integer('a number of hours', 0, 24 * 365),
@@ -428,19 +367,13 @@ export const OPTIONS = {
     description: 'JSON lines, or text for people; auto: text where standard error is a terminal',
     default: 'auto',
   },
-} as const satisfies Record<string, Option>;
+} as const satisfies Options;
 
 export type OptionName = keyof typeof OPTIONS;
 export const OPTION_NAMES = Object.keys(OPTIONS) as OptionName[];
 
 type Declared = typeof OPTIONS;
-type ValueOf<O> = O extends { type: OptionType<infer T> }
-  ? O extends { default: unknown }
-    ? T
-    : T | undefined
-  : never;
-
-export type Config = { readonly [K in OptionName]: ValueOf<Declared[K]> };
+export type Config = ValuesOf<Declared>;
 
 export type SettingName = {
   [K in OptionName]: Declared[K] extends { setting: true } ? K : never;

@@ -1,4 +1,4 @@
-import type { Option } from './option.js';
+import type { Option } from '../options/option.js';
 import { OPTIONS, type OptionName } from './options.js';
 
 const HIDDEN = '(hidden)';

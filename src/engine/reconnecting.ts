@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { CommandState } from '../guest/command-end.js';
+import type { EngineDefinition } from './definition.js';
 import { startLoop, type Loop } from '../lib/loop.js';
 import {
   EngineUnavailableError,
@@ -22,13 +23,17 @@ export class ReconnectingRuntime implements Runtime {
   private readonly attempts: Loop | undefined;
   private readonly waiting = new Set<() => void>();
 
+  readonly name: string;
+
   constructor(
-    readonly name: string,
+    private readonly engineKind: Pick<EngineDefinition, 'name' | 'hasVolumeDirectories'>,
     first: Runtime | { reason: string },
     connect: () => Promise<Runtime>,
     private readonly explain: (error: unknown) => string,
     private readonly log: Logger,
   ) {
+    const { name } = engineKind;
+    this.name = name;
     if (!('reason' in first)) {
       this.connected = first;
       this.state = { state: 'up', reason: null };
@@ -81,9 +86,9 @@ export class ReconnectingRuntime implements Runtime {
   get bounds(): Runtime['bounds'] {
     return this.inner.bounds;
   }
-  /** Those of Docker are on this machine, with or without an engine. */
+  /** Directories of this machine can be used with or without the engine. */
   get volumes(): Runtime['volumes'] {
-    return this.name === 'docker' ? undefined : this.inner.volumes;
+    return this.engineKind.hasVolumeDirectories ? undefined : this.inner.volumes;
   }
   get description(): string {
     return this.connected?.description ?? `${this.name}: ${this.state.reason}`;

@@ -5,9 +5,6 @@ import type { Instant } from '../lib/instant.js';
 import type { EngineAbilities } from '../spec/engine-abilities.js';
 import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
 
-export const RUNTIME_CHOICES = ['auto', 'docker', 'kubernetes', 'simulated'] as const;
-export type RuntimeChoice = (typeof RUNTIME_CHOICES)[number];
-
 export interface Run {
   orgId: string;
   sandboxId: string;

@@ -1,5 +1,3 @@
-import { StartRefusedError } from '../engine/runtime.js';
-
 /** Callers see these words, and never a text of a registry or of the engine. */
 const FAILURES = {
   not_found: 'the registry has no such image',
@@ -38,10 +36,5 @@ export class PullError extends Error {
 
   get words(): string {
     return FAILURES[this.failure];
-  }
-
-  toRefusal(image: string): StartRefusedError {
-    const message = `the image ${image} cannot be pulled: ${this.words}`;
-    return new StartRefusedError(message, { cause: this });
   }
 }

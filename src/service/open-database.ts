@@ -5,7 +5,7 @@ import { openForServer, type Database } from '../db/open.js';
 import { openPool, type PgPool } from '../db/pool.js';
 import { openRequests, type Requests } from '../db/request-connections.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from '../db/request-role.js';
-import type { openRuntime } from '../engines/choose.js';
+import type { openRuntime } from '../engines/open.js';
 import type { Startup } from './startup.js';
 
 /** A migration that takes longer has a line in the log. */
@@ -33,7 +33,7 @@ export async function openDatabase({
     onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
   });
   opening.catch(() => undefined);
-  const [app, runtimes] = await Promise.all([import('../app.js'), import('../engines/choose.js')]);
+  const [app, runtimes] = await Promise.all([import('../app.js'), import('../engines/open.js')]);
   app.warmUp();
   const database = await opening;
   resources.add('the database', () => database.close());

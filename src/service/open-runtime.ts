@@ -6,7 +6,6 @@ import { ExplainedError } from '../lib/explained-error.js';
 import { planRuntime } from '../engines/plan.js';
 import { readInstallation } from '../engines/queries.js';
 import type { Capacity, Runtime } from '../engine/runtime.js';
-import type { SimulatedOptions } from '../engines/simulated/runtime.js';
 import { leftToOtherRuntimes } from '../sandboxes/reconcile/queries.js';
 import { registryReach } from '../settings.js';
 import { VolumeStore } from '../volumes/storage/store.js';
@@ -27,12 +26,15 @@ export async function openServedRuntime(
   );
   const { runtime, fallback } = await openRuntime(
     plan,
+    options,
     {
-      ...options,
-      volumes,
       instanceId,
+      volumes,
+      dataDir: options.dataDir,
       capacity: capacityOf(options),
-      simulated: simulatedOf(options),
+      defaultDiskMib: options.defaultDiskMib,
+      bandwidthMbits: options.sandboxBandwidthMbits,
+      sharedCpuMillis: options.sharedCpuMillis,
       pulls: {
         reach: registryReach(options),
         access: storedImageAccess(pool),
@@ -61,12 +63,6 @@ function capacityOf(options: ServiceOptions): Partial<Capacity> {
     ...(memoryMib === undefined ? {} : { memoryMib }),
     ...(diskMib === undefined ? {} : { diskMib }),
   };
-}
-
-function simulatedOf(options: ServiceOptions): SimulatedOptions {
-  const { simulatedStartMs: startMs, simulatedStopMs: stopMs, simulatedFailures: percent } = options;
-  const failStart = () => (Math.random() * 100 < percent ? 'a simulated failure' : undefined);
-  return { startMs, stopMs, failStart };
 }
 
 export async function openVolumes({ volumesDir }: ServiceOptions): Promise<VolumeStore> {

@@ -12,5 +12,7 @@ export interface EngineAbilities {
     openFiles?: number;
     /** A sandbox with `vcpus` 0 gets so much. 0: it is refused. */
     sharedCpuMillis: number;
+    /** The largest cap of a volume that it can enforce, in GiB. Undefined: any. */
+    volumeCapGib?: number;
   };
 }

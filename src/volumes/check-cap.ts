@@ -4,23 +4,21 @@ import { storageLimit } from '../quotas/limits.js';
 import { getLimits } from '../quotas/queries.js';
 import type { Runtime } from '../engine/runtime.js';
 
-/** A file of ext4 has 16 TiB at most. */
-const LARGEST_DISK_GIB = 16_000;
-
 /**
  * A storage limit of the organization requires a cap, because nothing else would enforce it. Without one, a cap is refused where the
  * runtime cannot hold sandboxes to it: no sandbox could mount the volume, and official clients cannot remove the cap.
  */
 export async function checkCap(
   sql: Sql,
-  { capabilities, name }: Runtime,
+  { bounds, capabilities, name }: Runtime,
   orgId: string,
   capacityGib: number | null,
 ): Promise<void> {
-  if (capacityGib !== null && name === 'docker' && capacityGib > LARGEST_DISK_GIB) {
+  const { volumeCapGib = Infinity } = bounds;
+  if (capacityGib !== null && capacityGib > volumeCapGib) {
     throw new ApiError(
       'invalid_request',
-      `capacity_gib must be at most ${LARGEST_DISK_GIB}: a larger disk of a volume fits in no file`,
+      `capacity_gib must be at most ${volumeCapGib}: a larger disk of a volume fits in no file`,
       { field: 'capacity_gib' },
     );
   }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CONTROL_GROUP, WEIGHT } from '../../src/engines/docker/control-group.js';
-import { inspectDatabaseDisk } from '../../src/cli/doctor-disks.js';
+import { examineDatabaseDisk } from '../../src/engines/docker/examine-machine.js';
 import { disksOf } from '../../src/engines/docker/disk-writes.js';
 import type { EngineInfo } from '../../src/engines/docker/engine-info.js';
 import { DockerRuntime } from '../../src/engines/docker/runtime.js';
@@ -87,11 +87,11 @@ describeDocker('a sandbox and the other processes of the machine', () => {
     const [none, check] = ['/proc', 'disk sharing'];
     const found = expect.stringContaining(disk);
     const shared = { check, state: 'missing', found, remedy: expect.stringContaining('another disk') };
-    expect(inspectDatabaseDisk({ dataDir: path, volumesDir: none }, path)).toEqual([shared]);
-    expect(inspectDatabaseDisk({ dataDir: path, volumesDir: path }, none)).toEqual([shared]);
-    const apart = inspectDatabaseDisk({ dataDir: path, volumesDir: none }, none);
+    expect(examineDatabaseDisk({ dataDir: path, volumesDir: none }, path)).toEqual([shared]);
+    expect(examineDatabaseDisk({ dataDir: path, volumesDir: path }, none)).toEqual([shared]);
+    const apart = examineDatabaseDisk({ dataDir: path, volumesDir: none }, none);
     expect(apart).toEqual([{ check, state: 'ok', found }]);
-    expect(inspectDatabaseDisk({ dataDir: none, volumesDir: path }, path)).toEqual([]);
+    expect(examineDatabaseDisk({ dataDir: none, volumesDir: path }, path)).toEqual([]);
   });
 
   test('are 256 processes at most without the option', async () => {

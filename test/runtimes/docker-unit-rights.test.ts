@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { docker } from '../../src/engines/docker/engine.js';
 import { unitOf } from '../../src/cli/install-unit.js';
 import { runJson } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
@@ -10,7 +11,7 @@ import { cleanUp, launch, makeFolder, ready, stop } from '../support/processes.j
 
 /** The command line that gives a process the rights of the unit, where systemd is not process 1. */
 function underRightsOfUnit(): string[] {
-  const unit = unitOf({ runtime: 'docker', dataDir: '/data', node: '/node', program: '/program' });
+  const unit = unitOf({ runtime: docker, dataDir: '/data', node: '/node', program: '/program' });
   const kept = [...unit.matchAll(/^CapabilityBoundingSet=(.+)$/gm)].flatMap(([, names]) => names!.split(' '));
   expect(kept.length).toBeGreaterThan(5);
   expect(unit).toContain('NoNewPrivileges=yes');

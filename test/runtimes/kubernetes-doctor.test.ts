@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { manifest } from '../../src/engines/kubernetes/manifest.js';
 import { ProbeLease } from '../../src/engines/kubernetes/network/probe-lease.js';
 import { notEnforced } from '../../src/engines/kubernetes/network/findings.js';
-import { inspectKubernetes } from '../../src/cli/doctor-kubernetes.js';
+import { examineCluster } from '../../src/engines/kubernetes/examine.js';
 import { run } from '../support/cli.js';
 import { recordRights } from '../support/cluster-requests.js';
 import { describeKubernetes, openNamespace, type TestNamespace } from '../support/kubernetes.js';
@@ -70,7 +70,7 @@ describeKubernetes('doctor with a cluster', () => {
     kubernetesNetwork: 'probe' as const,
   });
   const byCheck = async (kubeconfig: string | undefined, instanceId?: string) => {
-    const findings = await inspectKubernetes(optionsFor(kubeconfig), instanceId);
+    const findings = await examineCluster(optionsFor(kubeconfig), instanceId);
     return Object.fromEntries(findings.map(({ check, ...finding }) => [check, finding]));
   };
 
@@ -106,7 +106,7 @@ describeKubernetes('doctor with a cluster', () => {
       });
       expect(proxy.refused).toEqual([]);
       const apart = { ...optionsFor(proxy.kubeconfig), kubernetesNamespaces: 'each-organization' as const };
-      expect(await inspectKubernetes(apart, undefined)).toContainEqual({
+      expect(await examineCluster(apart, undefined)).toContainEqual({
         check: 'rights',
         state: 'broken',
         found: `the namespace "${namespace.namespace}" has no RoleBinding "sandkeep-organization" that the account may read`,

@@ -3,9 +3,8 @@ import { availableParallelism, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { migrate } from '../../src/db/migrate.js';
-import { planRuntime, type Installation, type Plan } from '../../src/engines/plan.js';
+import { planRuntime, type Installation } from '../../src/engines/plan.js';
 import { readInstallation } from '../../src/engines/queries.js';
-import type { RuntimeChoice } from '../../src/engine/runtime.js';
 import { makeClient, type Client } from '../support/client.js';
 import { containerOf, describeDocker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { withOlderDatabase } from '../support/older-database.js';
@@ -87,18 +86,18 @@ describe('the runtime of an installation', () => {
   const emptied: Installation = { runtime: 'docker', sandboxes: new Map() };
   const simulated: Installation = { runtime: 'simulated', sandboxes: new Map([['simulated', 1]]) };
 
-  test.each<[string, RuntimeChoice, Installation, Plan]>([
-    ['a new one may fall back', 'auto', none, { use: 'docker', missing: 'simulate' }],
+  test.each<[string, string, Installation, { use: string; missing: string }]>([
+    ['a new one may fall back', 'auto', none, { use: 'docker', missing: 'fall_back' }],
     ['a new one that names Docker needs it now', 'docker', none, { use: 'docker', missing: 'refuse' }],
     ['one with containers waits for its engine', 'auto', docker, { use: 'docker', missing: 'wait' }],
     ['also when it names Docker', 'docker', docker, { use: 'docker', missing: 'wait' }],
     ['also when it has no sandboxes left', 'auto', emptied, { use: 'docker', missing: 'wait' }],
-    ['an emptied one may be simulated', 'simulated', emptied, { use: 'simulated' }],
+    ['an emptied one may be simulated', 'simulated', emptied, { use: 'simulated', missing: 'refuse' }],
     [
       'an emptied simulated one may get Docker',
       'auto',
       { ...none, runtime: 'simulated' },
-      { use: 'docker', missing: 'simulate' },
+      { use: 'docker', missing: 'fall_back' },
     ],
     [
       'a new one on Kubernetes needs its cluster now',
@@ -108,7 +107,8 @@ describe('the runtime of an installation', () => {
     ],
     ['one with Pods waits for its cluster', 'auto', pods, { use: 'kubernetes', missing: 'wait' }],
   ])('%s', (_, choice, installation, plan) => {
-    expect(planRuntime({ choice, change: false }, installation)).toEqual(plan);
+    const { engine, missing } = planRuntime({ choice, change: false }, installation);
+    expect({ use: engine.name, missing }).toEqual(plan);
   });
 
   test('must be the one of its sandboxes, unless the operator accepts another', () => {
@@ -121,11 +121,9 @@ describe('the runtime of an installation', () => {
     expect(() => planRuntime({ choice: 'docker', change: false }, simulated)).toThrow(
       'this installation has 1 simulated sandbox,',
     );
-    expect(planRuntime({ choice: 'simulated', change: true }, docker)).toEqual({ use: 'simulated' });
-    expect(planRuntime({ choice: 'docker', change: true }, simulated)).toEqual({
-      use: 'docker',
-      missing: 'refuse',
-    });
+    expect(planRuntime({ choice: 'simulated', change: true }, docker).engine.name).toBe('simulated');
+    const changed = planRuntime({ choice: 'docker', change: true }, simulated);
+    expect([changed.engine.name, changed.missing]).toEqual(['docker', 'refuse']);
     expect(() => planRuntime({ choice: 'auto', change: true }, docker)).toThrow(
       '--runtime docker, --runtime kubernetes or',
     );

@@ -1,7 +1,7 @@
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import type { Pool } from '../../src/db/pool.js';
 import { storedImageAccess } from '../../src/registry/stored-access.js';
-import type { PullOptions } from '../../src/engines/docker/images/images.js';
+import type { PullOptions } from '../../src/engine/definition.js';
 import { registryReach } from '../../src/settings.js';
 import { DockerRuntime, type DockerOptions } from '../../src/engines/docker/runtime.js';
 import type { Client } from './client.js';

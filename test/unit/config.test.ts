@@ -13,7 +13,7 @@ import {
   OPTIONS,
   type OptionName,
 } from '../../src/config/options.js';
-import type { Option } from '../../src/config/option.js';
+import type { Option } from '../../src/options/option.js';
 import { printable } from '../../src/config/printable.js';
 import { unknownVariables } from '../../src/config/unknown-variables.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';

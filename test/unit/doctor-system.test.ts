@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { checkNode, checkSystem } from '../../src/cli/doctor-machine.js';
-import { installCommand, systemOf, type Part } from '../../src/cli/doctor-system.js';
+import { installCommand, systemOf, type Part } from '../../src/engine/host-system.js';
 
 const PARTS: Part[] = ['docker', 'nftables', 'util-linux', 'node'];
 const linux = (release: string) => systemOf({ platform: 'linux', release, glibc: '2.36' });

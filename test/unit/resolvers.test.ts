@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { resolversFinding } from '../../src/cli/doctor-resolvers.js';
+import { examineResolvers } from '../../src/engines/docker/examine-machine.js';
 import { systemResolvers } from '../../src/engines/docker/network/resolvers.js';
 
 const FALLBACK = ['8.8.8.8', '8.8.4.4'];
@@ -28,13 +28,13 @@ test.each([
 });
 
 test('doctor warns when sandboxes ask others than the machine', () => {
-  const warned = resolversFinding(found(lines('fe80::1%eth0', '2001:db8::53')), []);
+  const warned = examineResolvers(found(lines('fe80::1%eth0', '2001:db8::53')), []);
   expect(warned).toMatchObject({ check: 'resolvers', state: 'missing' });
   expect(warned.found).toContain('fe80::1%eth0, 2001:db8::53');
   expect(warned.remedy).toContain('--docker-resolvers');
-  expect(resolversFinding(found(''), []).state).toBe('missing');
-  expect(resolversFinding(found(lines('10.0.0.2')), []).state).toBe('ok');
-  expect(resolversFinding(found(''), ['10.0.0.3'])).toEqual({
+  expect(examineResolvers(found(''), []).state).toBe('missing');
+  expect(examineResolvers(found(lines('10.0.0.2')), []).state).toBe('ok');
+  expect(examineResolvers(found(''), ['10.0.0.3'])).toEqual({
     check: 'resolvers',
     state: 'ok',
     found: 'sandboxes ask 10.0.0.3',

@@ -13,7 +13,8 @@ export const MAX_JSON_BYTES = 64 * 1024 * 1024;
 export const SECRET_KEYS_PART = 'files/secret-keys';
 export const EVENT_KEYS_PART = 'files/event-keys';
 export const EVENT_HEADS_PART = 'files/event-heads';
-export const SIMULATED_PART = 'files/simulated.tar';
+/** The record of an engine that keeps it in the data directory. */
+export const engineRecordPart = (directory: string) => `files/${directory}.tar`;
 
 export const tablePart = (table: string) => `database/${table}`;
 export const volumePart = (orgId: string, volumeId: string) => `volumes/${orgId}/${volumeId}.tar`;

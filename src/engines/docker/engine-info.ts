@@ -40,6 +40,9 @@ export function startSlots(cpus: number): Slots {
   return { total, each: total - 1 };
 }
 
+/** A file of ext4 has 16 TiB at most. */
+const LARGEST_DISK_GIB = 16_000;
+
 export function boundsOf(
   info: EngineInfo,
   runtimeClass?: string,
@@ -47,11 +50,12 @@ export function boundsOf(
 ): Runtime['bounds'] {
   const onThisKernel = info.KernelVersion === release() && sharesKernel(info, runtimeClass);
   return {
-    // The engine refuses less than 6 MiB.
     vcpus: info.NCPU,
     memoryMib: memoryOf(info),
+    // The engine refuses less.
     smallestMemoryMib: 6,
     sharedCpuMillis,
+    volumeCapGib: LARGEST_DISK_GIB,
     ...(onThisKernel ? { openFiles: Number(readFileSync('/proc/sys/fs/nr_open', 'utf8')) } : {}),
   };
 }

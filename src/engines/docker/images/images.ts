@@ -1,15 +1,14 @@
 import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
-import type { DiskReserve } from '../../../disk/disk-reserve.js';
 import { Turns } from '../../../fairness/turns.js';
 import {
   formatImageReference,
   parseImageReference,
   type ImageReference,
 } from '../../../spec/image-reference.js';
+import type { PullOptions } from '../../../engine/definition.js';
 import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import { findOperatorImage, findPulledImage, pulledName, type EngineImage } from './engine-image.js';
-import type { ImageAccess } from '../../../registry/image-access.js';
 import { HeldImages } from './held-images.js';
 import {
   checkSize,
@@ -33,19 +32,10 @@ import { requestDigest, requestPlatformManifest } from '../../../registry/manife
 import { PullError, type PullFailure } from '../../../registry/pull-error.js';
 import type { Pull } from '../../../registry/pull.js';
 import { PullQueue } from '../../../registry/pull-queue.js';
-import { readAll, RegistrySession, type RegistryReach } from '../../../registry/registry-session.js';
+import { readAll, RegistrySession } from '../../../registry/registry-session.js';
 import { UnusedImages } from './unused-images.js';
 
 const MIB = 1_024 * 1_024;
-
-export interface PullOptions {
-  reach: RegistryReach;
-  access: ImageAccess;
-  maxMib: number;
-  /** Default: a quarter of the disk of the engine, if it is on this machine. */
-  maxMibOfOrg?: number | undefined;
-  disk: DiskReserve;
-}
 
 /** The failures that say nothing about the access of an organization. */
 const NO_ANSWER = new Set<PullFailure>(['unreachable', 'untrusted', 'rate_limited', 'broken', 'too_slow']);
@@ -79,7 +69,7 @@ export class Images {
     if (operators) return operators;
     const found = await this.obtain(run, reference, signal);
     await this.held.claim(run, found).catch((error: unknown) => {
-      throw error instanceof PullError ? error.toRefusal(image) : error;
+      throw error instanceof PullError ? refusalOf(image, error) : error;
     });
     return found;
   }
@@ -138,7 +128,7 @@ export class Images {
       const { image: held, ageMs = Infinity } = proved ?? {};
       if (!(error instanceof PullError)) throw error;
       if (held && NO_ANSWER.has(error.failure) && ageMs < PROOF_VALID_MS) return held;
-      throw error.toRefusal(image);
+      throw refusalOf(image, error);
     }
   }
 
@@ -306,4 +296,8 @@ function tagOf({ registry, repository }: ImageReference, digest: string): string
 
 function versionOf({ version }: ImageReference): string {
   return 'digest' in version ? version.digest : version.tag;
+}
+
+function refusalOf(image: string, error: PullError): StartRefusedError {
+  return new StartRefusedError(`the image ${image} cannot be pulled: ${error.words}`, { cause: error });
 }

@@ -1,16 +1,19 @@
 import Docker from 'dockerode';
+import type { Remains } from '../../engine/definition.js';
+import { ExplainedError } from '../../lib/explained-error.js';
+import { explainConnectionError } from './connection-error.js';
 import { INSTANCE_LABEL } from './container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
 import { listPulled } from './images/engine-image.js';
 import { isPauseContainer } from './network/pause-container.js';
 
-export interface EngineObject {
+interface EngineObject {
   id: string;
   name: string;
 }
 
-export interface RemovableObjects {
+interface RemovableObjects {
   containers: (EngineObject & { state: string })[];
   networks: EngineObject[];
   volumes: EngineObject[];
@@ -19,7 +22,7 @@ export interface RemovableObjects {
   pulledImages: EngineObject[];
 }
 
-export interface InstallationObjects {
+interface InstallationObjects {
   removable: RemovableObjects;
   inUse: EngineObject[];
 }
@@ -27,14 +30,30 @@ export interface InstallationObjects {
 const ANSWER_TIMEOUT_MS = 60_000;
 const REMOVALS = 6;
 
-export function connectForRemoval(socketPath: string): Docker {
-  return new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
+/** Throws ExplainedError when the engine does not answer. */
+export async function findRemains(socketPath: string, instanceId: string): Promise<Remains> {
+  const docker = new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
+  const { removable, inUse } = await findObjects(docker, instanceId).catch((cause: unknown) => {
+    const { reason, remedy } = explainConnectionError(cause, socketPath);
+    throw new ExplainedError(`${reason}, so nothing can be removed from it. ${remedy}`, { cause });
+  });
+  const { containers, networks, volumes, images, pulledImages } = removable;
+  return {
+    removable,
+    inUse,
+    lines: [
+      ...containers.map(({ name, state }) => `container  ${name} (${state})`),
+      ...networks.map(({ name }) => `network    ${name}`),
+      ...volumes.map(({ name }) => `volume     ${name} (the program that is process 1)`),
+      ...images.map(({ name }) => `image      ${name}`),
+      ...pulledImages.map(({ name }) => `image      ${name} (pulled)`),
+    ],
+    names: [...containers, ...networks, ...volumes, ...images, ...pulledImages].map(({ name }) => name),
+    remove: async () => removeObjects(docker, removable),
+  };
 }
 
-export async function findInstallationObjects(
-  docker: Docker,
-  instanceId: string,
-): Promise<InstallationObjects> {
+async function findObjects(docker: Docker, instanceId: string): Promise<InstallationObjects> {
   const [all, networks, { Volumes }, images, pulled] = await Promise.all([
     docker.listContainers({ all: true }),
     docker.listNetworks({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } }),
@@ -91,7 +110,7 @@ export async function findInstallationObjects(
 
 const OWN_IMAGES = 'sandkeep/';
 
-export async function removeObjects(
+async function removeObjects(
   docker: Docker,
   { containers, networks, volumes, images, pulledImages }: RemovableObjects,
 ): Promise<void> {

@@ -1,32 +1,41 @@
-import type { Config } from '../config/options.js';
-import { ExplainedError } from '../lib/explained-error.js';
-import { explainConnectionError, type ConnectionProblem } from '../engines/docker/connection-error.js';
-import type { DockerRuntime } from '../engines/docker/runtime.js';
-import { VolumeStore } from '../volumes/storage/store.js';
-import { systemResolvers } from '../engines/docker/network/resolvers.js';
-import { resolversFinding } from './doctor-resolvers.js';
-import type { Finding } from './doctor-finding.js';
-import { installCommand, type HostSystem } from './doctor-system.js';
+import { ExplainedError } from '../../lib/explained-error.js';
+import type { Examination, ExaminationContext } from '../../engine/definition.js';
+import type { Finding } from '../../engine/finding.js';
+import { installCommand, type HostSystem } from '../../engine/host-system.js';
+import type { ValuesOf } from '../../options/option.js';
+import { VolumeStore } from '../../volumes/storage/store.js';
+import { explainConnectionError, type ConnectionProblem } from './connection-error.js';
+import { examineDatabaseDisk, examineKernel, examinePrograms, examineResolvers } from './examine-machine.js';
+import { systemResolvers } from './network/resolvers.js';
+import type { DOCKER_OPTIONS } from './options.js';
+import { DockerRuntime } from './runtime.js';
 
-export type DockerOptions = Pick<
-  Config,
-  'dockerSocket' | 'dockerNetwork' | 'dockerRuntime' | 'dockerResolvers' | 'dataDir' | 'volumesDir'
->;
+/** Connects to the engine, and looks at the machine for what the runtime needs beside it. */
+export async function examineDocker(
+  options: ValuesOf<typeof DOCKER_OPTIONS>,
+  context: ExaminationContext,
+): Promise<Examination> {
+  const { findings, diskPath } = await examineEngine(options, context);
+  if (diskPath === undefined) return { findings };
+  const shared = context.hasOwnDatabase ? examineDatabaseDisk(context, diskPath) : [];
+  return {
+    findings: [...findings, ...examinePrograms(context.system), examineKernel(), ...shared],
+    diskPath,
+  };
+}
 
-/** `isRequired`: no other runtime can take the place of Docker. */
-export async function checkDocker(
-  { dockerSocket, dockerNetwork, dockerRuntime, dockerResolvers, dataDir, volumesDir }: DockerOptions,
-  { system, isRequired }: { system: HostSystem; isRequired: boolean },
-): Promise<{ findings: Finding[]; diskPath?: string | undefined }> {
+/** `isRequired`: no other engine can take the place of Docker. */
+async function examineEngine(
+  options: ValuesOf<typeof DOCKER_OPTIONS>,
+  { system, isRequired, volumesDir }: ExaminationContext,
+): Promise<Examination> {
   const check = 'docker';
-  const { openDocker } = await import('../engines/choose.js');
+  const { dockerSocket, dockerNetwork, dockerResolvers } = options;
   try {
-    const runtime = await openDocker({
-      dockerSocket,
-      dockerNetwork,
-      dockerRuntime,
-      dataDir,
-      instanceId: 'doctor',
+    const runtime = await DockerRuntime.connect('doctor', {
+      socketPath: dockerSocket,
+      network: dockerNetwork,
+      runtimeClass: options.dockerRuntime,
       volumes: new VolumeStore(volumesDir),
     });
     const hasAll =
@@ -49,7 +58,7 @@ export async function checkDocker(
         hasAll ? engine : { ...engine, remedy },
         quota,
         capsFinding(runtime),
-        ...(dockerNetwork === 'none' ? [] : [resolversFinding(systemResolvers(), dockerResolvers ?? [])]),
+        ...(dockerNetwork === 'none' ? [] : [examineResolvers(systemResolvers(), dockerResolvers ?? [])]),
       ],
       diskPath: runtime.diskPath,
     };

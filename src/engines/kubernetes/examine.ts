@@ -1,10 +1,17 @@
-import type { Config } from '../config/options.js';
-import { ExplainedError } from '../lib/explained-error.js';
-import type { Cluster } from '../engines/kubernetes/client.js';
-import type { Finding } from './doctor-finding.js';
+import type { ValuesOf } from '../../options/option.js';
+import type { KUBERNETES_OPTIONS } from './options.js';
+import { ExplainedError } from '../../lib/explained-error.js';
+import type { Cluster } from './client.js';
+import type { Finding } from '../../engine/finding.js';
 
-export type KubernetesDoctorOptions = Pick<
-  Config,
+import { openCluster } from './client.js';
+import { explainConnection } from './explain-connection.js';
+import { rightsOf } from './manifest.js';
+import { deniedAmong, namespaceExists, readOrganizationBinding } from './review-rights.js';
+import { latestFindings } from './network/probe-lease.js';
+
+type ExaminedOptions = Pick<
+  ValuesOf<typeof KUBERNETES_OPTIONS>,
   'kubeconfig' | 'kubernetesContext' | 'kubernetesNamespace' | 'kubernetesNamespaces' | 'kubernetesNetwork'
 >;
 
@@ -12,12 +19,11 @@ const check = 'cluster';
 const OLDEST_MINOR = 20;
 
 /** Asks the API server, and changes nothing. `instanceId`: undefined where no database runs. */
-export async function inspectKubernetes(
-  options: KubernetesDoctorOptions,
+export async function examineCluster(
+  options: ExaminedOptions,
   instanceId: string | undefined,
 ): Promise<Finding[]> {
   try {
-    const { openCluster } = await import('../engines/kubernetes/client.js');
     const cluster = await openCluster({
       kubeconfig: options.kubeconfig,
       context: options.kubernetesContext,
@@ -29,7 +35,6 @@ export async function inspectKubernetes(
       await checkNetwork(cluster, options, instanceId),
     ];
   } catch (error) {
-    const { explainConnection } = await import('../engines/kubernetes/explain-connection.js');
     const found = error instanceof ExplainedError ? error.message : explainConnection(error);
     const remedy = 'kubectl cluster-info with the same kubeconfig and context, until it answers';
     return [{ check, state: 'broken', found, remedy }];
@@ -51,14 +56,8 @@ async function checkVersion({ library, config, server, namespace }: Cluster): Pr
   return { check, state: 'broken', found: `${found}: 1.${OLDEST_MINOR} or later is needed`, remedy };
 }
 
-async function checkRights(
-  cluster: Cluster,
-  { kubernetesNamespaces }: KubernetesDoctorOptions,
-): Promise<Finding[]> {
+async function checkRights(cluster: Cluster, { kubernetesNamespaces }: ExaminedOptions): Promise<Finding[]> {
   const { namespace } = cluster;
-  const { rightsOf } = await import('../engines/kubernetes/manifest.js');
-  const { deniedAmong, namespaceExists, readOrganizationBinding } =
-    await import('../engines/kubernetes/review-rights.js');
   const areApart = kubernetesNamespaces === 'each-organization';
   const choice = areApart ? ' --namespaces each-organization' : '';
   const remedy = `sandkeep kubernetes manifest --namespace ${namespace}${choice} | kubectl apply -f -`;
@@ -96,7 +95,7 @@ async function checkRights(
 
 async function checkNetwork(
   cluster: Cluster,
-  { kubernetesNetwork }: KubernetesDoctorOptions,
+  { kubernetesNetwork }: ExaminedOptions,
   instanceId: string | undefined,
 ): Promise<Finding> {
   const check = 'network';
@@ -105,7 +104,6 @@ async function checkNetwork(
       "sandboxes have the network of the cluster, unfiltered: it is TRUSTED by the operator's option";
     return { check, state: 'missing', found, remedy: '--kubernetes-network probe' };
   }
-  const { latestFindings } = await import('../engines/kubernetes/network/probe-lease.js');
   const latest = instanceId === undefined ? undefined : await latestFindings(cluster, instanceId);
   if (!latest) {
     const why = instanceId === undefined ? 'as no database runs' : 'as the service has not probed it';

@@ -1,9 +1,9 @@
-import { isCidr } from '../lib/cidr.js';
-import { NETWORK_CHOICES } from '../engines/kubernetes/network/choices.js';
-import { NAMESPACE_CHOICES } from '../engines/kubernetes/namespace-choices.js';
-import { ACCESS_CHOICES, SIZE_CHOICES } from '../engines/kubernetes/volume-choices.js';
-import { choice, integer, list, path, text } from './option-types.js';
-import type { Option } from './option.js';
+import { isCidr } from '../../lib/cidr.js';
+import { NETWORK_CHOICES } from './network/choices.js';
+import { NAMESPACE_CHOICES } from './namespace-choices.js';
+import { ACCESS_CHOICES, SIZE_CHOICES } from './volume-choices.js';
+import { choice, integer, list, path, text } from '../../options/types.js';
+import type { Options } from '../../options/option.js';
 
 export const KUBERNETES_OPTIONS = {
   kubeconfig: {
@@ -89,4 +89,4 @@ export const KUBERNETES_OPTIONS = {
       'enforced: the StorageClass holds volumes to their size, so that those with a cap can be mounted; advisory: it may not',
     default: 'advisory',
   },
-} as const satisfies Record<string, Option>;
+} as const satisfies Options;

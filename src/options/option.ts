@@ -1,4 +1,4 @@
-import type { OptionType } from './option-types.js';
+import type { OptionType } from './types.js';
 
 /** A default in the data directory, whichever that is. */
 export class InDataDir {
@@ -20,5 +20,16 @@ export interface Option<T = unknown> {
   /** In place of a name with the prefix SANDKEEP_. */
   variable?: string;
 }
+
+/** Options by their names in the code: `rateLimit` is the flag `--rate-limit`. */
+export type Options = Readonly<Record<string, Option>>;
+
+type ValueOf<O> = O extends { type: OptionType<infer T> }
+  ? O extends { default: unknown }
+    ? T
+    : T | undefined
+  : never;
+
+export type ValuesOf<O extends Options> = { readonly [K in keyof O]: ValueOf<O[K]> };
 
 export const dataFile = (name: string) => new InDataDir(name);

@@ -1,0 +1,117 @@
+import type { DiskReserve } from '../disk/disk-reserve.js';
+import type { Options, ValuesOf } from '../options/option.js';
+import type { ImageAccess } from '../registry/image-access.js';
+import type { RegistryReach } from '../registry/registry-session.js';
+import type { VolumeStore } from '../volumes/storage/store.js';
+import type { Finding } from './finding.js';
+import type { HostSystem } from './host-system.js';
+import type { Capacity, Runtime } from './runtime.js';
+
+/** The parts of the service that an engine works with. */
+export interface Surroundings {
+  instanceId: string;
+  dataDir: string;
+  volumes: VolumeStore;
+  /** In place of the capacity of the machine or the cluster. */
+  capacity?: Partial<Capacity>;
+  /** For sandboxes without a disk size, where the engine has quotas. 0: none. */
+  defaultDiskMib?: number | undefined;
+  /** Mbit/s of the network of each sandbox in each direction. 0: no limit. */
+  bandwidthMbits?: number | undefined;
+  /** A sandbox with `vcpus` 0 gets so much. */
+  sharedCpuMillis?: number | undefined;
+  /** Default: no image is pulled, and no registry asked. */
+  pulls?: PullOptions | undefined;
+  /** The caller only lists: the engine starts nothing of its own. Default: false. */
+  observes?: boolean;
+}
+
+export interface PullOptions {
+  reach: RegistryReach;
+  access: ImageAccess;
+  maxMib: number;
+  /** Default: a quarter of the disk of the engine, if it is on this machine. */
+  maxMibOfOrg?: number | undefined;
+  disk: DiskReserve;
+}
+
+/** The findings of `sandkeep doctor` about an engine and what it needs of the machine. */
+export interface Examination {
+  findings: Finding[];
+  /** The directory of the disks of sandboxes, where it is on this machine. */
+  diskPath?: string | undefined;
+}
+
+export interface ExaminationContext {
+  system: HostSystem;
+  dataDir: string;
+  volumesDir: string;
+  /** The database is below the data directory. */
+  hasOwnDatabase: boolean;
+  /** Undefined: no database runs. */
+  instanceId: string | undefined;
+  /** No other engine can take its place. */
+  isRequired: boolean;
+}
+
+/** The objects of an installation in an engine, for `sandkeep uninstall`. */
+export interface Remains {
+  /** For people: a line for each object. */
+  lines: string[];
+  /** For programs, by kind. */
+  removable: object;
+  inUse: { id: string; name: string }[];
+  /** The names of the objects that `remove` removes. */
+  names: string[];
+  remove(): Promise<void>;
+}
+
+/** The least rights of the systemd unit of the service. */
+export interface UnitRights {
+  /** Lines of the section [Service]. */
+  lines: string;
+  /** A unit that starts before it. */
+  after: string;
+}
+
+/** An engine, as the service knows it before it connects. Loading the definition must be cheap: every command does it. */
+export interface EngineDefinition<O extends Options = Options, A extends string = string> {
+  /** The value of `--runtime`, and the word in the store. */
+  readonly name: string;
+  /** Its maker's name for it, in sentences. */
+  readonly label: string;
+  /** The flags, variables and keys of files that are its own. */
+  readonly options: O;
+  /** The options that say where it is: those of commands that connect without serving. */
+  readonly address: readonly A[];
+  /**
+   * Its part in `--runtime auto`. `preferred`: where it answers. `fallback`: where the preferred one does not. Default: only by name, or
+   * as the engine of the previous start.
+   */
+  readonly automatic?: 'preferred' | 'fallback';
+  /** It is a part of this process, so it always answers. Default: it may be away, and is connected to again. */
+  readonly isInProcess?: boolean;
+  /** Volumes are directories of this machine, whether or not it answers. */
+  readonly hasVolumeDirectories: boolean;
+  /** All of its own record is in this part of the data directory, so that backups have it. */
+  readonly directory?: string;
+  /** Default: the unit has a user of its own and no capability. */
+  readonly unitRights?: UnitRights;
+  /** The end of an error that says that it does not answer: a colon and the steps. */
+  readonly remedy: string;
+
+  connect(options: ValuesOf<O>, surroundings: Surroundings): Promise<Runtime>;
+  /** Why it cannot be connected to. */
+  explain(error: unknown, options: ValuesOf<O>): string;
+  /** Changes nothing. Default: there is nothing to examine. */
+  examine?(options: ValuesOf<O>, context: ExaminationContext): Promise<Examination>;
+  /** Default: `sandkeep uninstall` has nothing to remove. */
+  findRemains?(options: ValuesOf<O>, instanceId: string): Promise<Remains>;
+}
+
+/** Lets the compiler take the types of the options from their declarations. */
+export function defineEngine<const O extends Options, const A extends keyof O & string>(
+  definition: EngineDefinition<O, A>,
+): EngineDefinition<O, A> & { readonly options: O } {
+  return definition;
+}
