@@ -54,51 +54,73 @@ async function transact<T>(
   { unhurried = false }: { unhurried?: boolean },
 ): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {
-    const client = await pool.connect();
-    let broken: Error | undefined;
-    let isCommitting = false;
     try {
-      await client.query('begin');
-      if (unhurried) {
-        await client.query(
-          'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0',
-        );
-      }
-      const result = await work(Object.assign(client, { eventMarker: pool.eventMarker, span: pool.span }));
-      const commit = client.query('commit');
-      const slow = setTimeout(() => pool.onSlowCommit?.(), SLOW_COMMIT_MS);
-      await (unhurried ? commit : inTime(commit))
-        .finally(() => clearTimeout(slow))
-        .catch((error: unknown) => {
-          isCommitting = error instanceof Unconfirmed;
-          // A closed connection would leave its session waiting on the server.
-          if (isCommitting)
-            void commit.then(
-              () => client.release(),
-              (cause: Error) => client.release(cause),
-            );
-          throw error;
-        });
-      return result;
+      return await transactOnce(pool, work, unhurried);
     } catch (error) {
-      if (isCommitting) throw error;
-      await client.query('rollback').catch((cause: unknown) => (broken = cause as Error));
-      const state = sqlState(error);
-      const outOfStep = isOutOfStep(error);
-      if (outOfStep) broken = error as Error;
-      const conflict =
-        outOfStep || error instanceof Overtaken || state === DEADLOCK || state === SERIALIZATION;
-      if (!conflict || unhurried || attempt === ATTEMPTS) throw error;
-    } finally {
-      if (!isCommitting) client.release(broken);
+      if (!isConflict(error) || unhurried || attempt === ATTEMPTS) throw error;
     }
   }
 }
 
-function inTime(commit: Promise<unknown>): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const late = () => reject(new Unconfirmed('the database has not confirmed a commit in time'));
-    const timer = setTimeout(late, COMMIT_TIMEOUT_MS);
-    void commit.then(resolve, reject).finally(() => clearTimeout(timer));
+/** Whether a repetition of the work may succeed. The error proves that nothing was committed. */
+function isConflict(error: unknown): boolean {
+  const state = sqlState(error);
+  return isOutOfStep(error) || error instanceof Overtaken || state === DEADLOCK || state === SERIALIZATION;
+}
+
+async function transactOnce<T>(
+  pool: Pool,
+  work: (tx: Transaction) => Promise<T>,
+  unhurried: boolean,
+): Promise<T> {
+  const client = await pool.connect();
+  let result: T;
+  let commit: Promise<unknown>;
+  let isOutcomeKnown: boolean;
+  try {
+    await client.query('begin');
+    if (unhurried) {
+      await client.query(
+        'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0',
+      );
+    }
+    result = await work(Object.assign(client, { eventMarker: pool.eventMarker, span: pool.span }));
+    commit = client.query('commit');
+    isOutcomeKnown = await answersInTime(commit, pool, unhurried);
+  } catch (error) {
+    await rollBack(client, error);
+    throw error;
+  }
+  if (isOutcomeKnown) {
+    client.release();
+    return result;
+  }
+  // It has its connection until the server answers: closing the connection would leave the session waiting on the server.
+  void commit.then(
+    () => client.release(),
+    (cause: Error) => client.release(cause),
+  );
+  throw new Unconfirmed('the database has not confirmed a commit in time');
+}
+
+/** Whether the server answers the commit in time. False: whether it commits is not known. Rejects when the commit fails. */
+async function answersInTime(commit: Promise<unknown>, pool: Pool, unhurried: boolean): Promise<boolean> {
+  const slow = setTimeout(() => pool.onSlowCommit?.(), SLOW_COMMIT_MS);
+  let late: NodeJS.Timeout | undefined;
+  const limit = new Promise<boolean>((resolve) => {
+    if (!unhurried) late = setTimeout(() => resolve(false), COMMIT_TIMEOUT_MS);
   });
+  try {
+    return await Promise.race([commit.then(() => true), limit]);
+  } finally {
+    clearTimeout(slow);
+    clearTimeout(late);
+  }
+}
+
+/** Releases the connection. It is closed when it cannot roll back, or when its prepared statements are stale. */
+async function rollBack(client: pg.PoolClient, error: unknown): Promise<void> {
+  let broken = isOutOfStep(error) ? (error as Error) : undefined;
+  await client.query('rollback').catch((cause: Error) => (broken ??= cause));
+  client.release(broken);
 }

@@ -1,7 +1,7 @@
 import type { EventActor } from '../audit/events/schema.js';
 import type { Instant } from '../lib/instant.js';
 import type { Limits } from '../quotas/limits.js';
-import { effectiveDuration } from '../quotas/reserve.js';
+import { effectiveDuration } from '../quotas/size-limits.js';
 import type { NewRun, RunCommand } from '../runs/queries.js';
 import type { RunSpec } from '../spec/run-spec.js';
 

@@ -9,13 +9,12 @@ import type { RunSecrets } from '../../spec/run-spec.js';
 import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
-import { hasOpenCommand } from '../sessions/queries.js';
 import { requestStop, type StopReason } from '../stop.js';
 import { TagChecks } from './moved-image.js';
 import { RuntimeCalls } from './runtime-calls.js';
 import { CommandWatch, type FoundCommand } from './command-watch.js';
 import { decide, type Step } from './decide.js';
-import { IdleClocks } from './idle-clocks.js';
+import { IdleWatch } from './idle-watch.js';
 import {
   changedSandboxes,
   readRunSpec,
@@ -26,6 +25,8 @@ import {
 import { recordCommands } from './record-command.js';
 import { recordObservations, type Observation, type RunChange } from './record.js';
 import { markDestroyed, writeRoomNotices, writeUnanswered, type RoomNotice } from './record-queries.js';
+import { RoomNotices, waitingStarts } from './room-notices.js';
+import { askedToEnd, exitOf, observationOf } from './run-end.js';
 import { PassScope } from './scope.js';
 import { UnansweredNotices } from './unanswered-notices.js';
 
@@ -51,13 +52,11 @@ export class Reconciler {
   private readonly tagChecks: TagChecks;
   /** Runs that had not started when the engine carried out a kill. */
   private readonly quiet = new Set<string>();
-  /** The words of the engine about starts that wait for room in it, by run. */
-  private readonly noRoom = new Map<string, string>();
+  private readonly room = new RoomNotices();
   private lastTouch = 0;
-  private readonly idle = new IdleClocks();
-  private idleLook: Promise<unknown> | undefined;
   private readonly scope = new PassScope();
   private readonly commands: CommandWatch;
+  private readonly idle: IdleWatch;
   private term: Term | undefined;
 
   constructor(
@@ -67,6 +66,7 @@ export class Reconciler {
   ) {
     this.calls = new RuntimeCalls(ctx, again);
     this.commands = new CommandWatch(ctx, (found) => this.writeCommands(found));
+    this.idle = new IdleWatch(ctx, (term, row) => this.endRun(term, row, 'idle_timeout'));
     this.unanswered = new UnansweredNotices(ctx);
     this.tagChecks = new TagChecks(ctx);
   }
@@ -122,18 +122,21 @@ export class Reconciler {
       const times = { began, ended: performance.now() };
       ctx.tracing?.record({ name: 'reconcile', kind: 'internal', ...times, attributes });
     }
-    this.lookForIdle(term, [...scope.timed.values()]);
+    this.idle.begin(term, [...scope.timed.values()]);
     this.term = term;
     this.commands.begin([...scope.timed.values()]);
-    // The store does not know the others: a destroy may have been killed after its last write.
-    for (const orphan of holdings.values()) {
-      scope.keepUnsettled(orphan.sandboxId);
-      if (this.calls.has(orphan.sandboxId) || unsure.has(orphan.sandboxId)) continue;
-      ctx.log.warn(
-        { sandboxId: orphan.sandboxId, runId: orphan.runId },
-        'destroying a sandbox the store does not know',
-      );
-      this.calls.begin(term, orphan, 'destroy', () => ctx.runtime.destroy(orphan.sandboxId));
+    this.destroyOrphans(term, [...holdings.values()], unsure);
+  }
+
+  /** The store does not know these sandboxes: a destroy may have been killed after its last write. */
+  private destroyOrphans(term: Term, orphans: readonly Holding[], unsure: ReadonlySet<string>): void {
+    const { ctx, scope } = this;
+    for (const orphan of orphans) {
+      const { sandboxId, runId } = orphan;
+      scope.keepUnsettled(sandboxId);
+      if (this.calls.has(sandboxId) || unsure.has(sandboxId)) continue;
+      ctx.log.warn({ sandboxId, runId }, 'destroying a sandbox the store does not know');
+      this.calls.begin(term, orphan, 'destroy', () => ctx.runtime.destroy(sandboxId));
     }
   }
 
@@ -149,7 +152,7 @@ export class Reconciler {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.calls.close(), this.tagChecks.close(), this.idleLook, this.commands.close()]);
+    await Promise.all([this.calls.close(), this.tagChecks.close(), this.idle.close(), this.commands.close()]);
   }
 
   /** True while a call is in flight. Aborts a start that is no longer wanted. */
@@ -239,7 +242,6 @@ export class Reconciler {
       if (signal.aborted) return;
       if (error instanceof NoRoomError) {
         await this.writeRoom(term, [{ orgId, sandboxId, runId, noRoom: error.message }]);
-        this.noRoom.set(runId, error.message);
       }
       if (!(error instanceof StartRefusedError)) throw error;
       this.ctx.log.warn({ err: error, orgId, sandboxId }, 'a start was refused');
@@ -327,39 +329,6 @@ export class Reconciler {
     await this.endRun(term, row, 'max_duration_exceeded');
   }
 
-  /** Not awaited: a slow engine must not delay the pass. */
-  private lookForIdle(term: Term, running: { row: ReconcileRow; held: Holding | undefined }[]): void {
-    this.idleLook ??= this.endIdle(term, running)
-      .catch((error: unknown) => this.ctx.log.error({ err: error }, 'it cannot be told who is idle'))
-      .finally(() => (this.idleLook = undefined));
-  }
-
-  private async endIdle(
-    term: Term,
-    running: { row: ReconcileRow; held: Holding | undefined }[],
-  ): Promise<void> {
-    const due = this.idle.due(
-      running.flatMap(({ row, held }) =>
-        row.wanted.runId !== null && row.idleTimeoutSecs !== null && held?.state === 'running'
-          ? [{ row, runId: row.wanted.runId, timeoutSecs: row.idleTimeoutSecs }]
-          : [],
-      ),
-      performance.now(),
-    );
-    if (due.length === 0) return;
-    const activities = await this.ctx.runtime.activity(due.map(({ row }) => row.sandboxId));
-    for (const { row, runId, timeoutSecs } of due) {
-      const activity = activities.get(row.sandboxId);
-      if (!activity) continue;
-      const touchedAt = this.ctx.touches.at(row.sandboxId);
-      const idleMs = this.idle.observe(runId, activity, performance.now(), touchedAt);
-      if (idleMs < timeoutSecs * 1_000) continue;
-      if (await hasOpenCommand(this.ctx.pool, row.orgId, row.sandboxId))
-        this.idle.keepAwake(runId, performance.now());
-      else await this.endRun(term, row, 'idle_timeout');
-    }
-  }
-
   private async endRun(
     term: Term,
     { orgId, sandboxId, wanted }: ReconcileRow,
@@ -372,30 +341,19 @@ export class Reconciler {
     });
   }
 
-  /** The engine has accepted a start, and has no room for it yet. */
+  /** Shows which starts wait for room in the engine. */
   private async noteRoom(
     term: Term,
     ids: ReadonlySet<string> | undefined,
-    rows: ReconcileRow[],
+    rows: readonly ReconcileRow[],
     holdings: ReadonlyMap<string, Holding>,
   ): Promise<void> {
-    const starting = rows.flatMap(({ orgId, sandboxId, wanted }): RoomNotice[] => {
-      const held = holdings.get(sandboxId);
-      if (wanted.status !== 'starting' || held?.state !== 'starting' || held.runId !== wanted.runId)
-        return [];
-      return [{ orgId, sandboxId, runId: held.runId, noRoom: held.noRoom ?? null }];
-    });
-    await this.writeRoom(term, starting);
-    const refused = rows.filter(
-      ({ sandboxId, wanted }) => wanted.status === 'starting' && !holdings.has(sandboxId),
-    );
-    const kept = new Map(
-      refused.map(({ wanted }) => [wanted.runId ?? '', this.noRoom.get(wanted.runId ?? '')]),
-    );
-    if (ids === undefined) this.noRoom.clear();
-    for (const { wanted } of rows) this.noRoom.delete(wanted.runId ?? '');
-    for (const [runId, words] of kept) if (words !== undefined) this.noRoom.set(runId, words);
-    for (const { runId, noRoom } of starting) if (noRoom !== null) this.noRoom.set(runId, noRoom);
+    const { accepted, refused } = waitingStarts(rows, holdings);
+    await this.writeRoom(term, accepted);
+    const waiting = new Set([...accepted.map(({ runId }) => runId), ...refused]);
+    // A pass over some sandboxes knows nothing of the runs of others.
+    const visited = ids && new Set(rows.map(({ wanted }) => wanted.runId));
+    this.room.forget((runId) => !waiting.has(runId) && (visited?.has(runId) ?? true));
   }
 
   private async noteUnanswered(term: Term, rows: readonly ReconcileRow[]): Promise<void> {
@@ -404,9 +362,10 @@ export class Reconciler {
   }
 
   private async writeRoom(term: Term, notices: readonly RoomNotice[]): Promise<void> {
-    const changed = notices.filter(({ runId, noRoom }) => (this.noRoom.get(runId) ?? null) !== noRoom);
+    const changed = this.room.changed(notices);
     if (changed.length === 0) return;
     await this.inTerm(term, (tx) => writeRoomNotices(tx, changed, this.ctx.now()));
+    this.room.written(changed);
   }
 
   private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {
@@ -419,47 +378,4 @@ export class Reconciler {
     if (running.length > 0) await touchRuns(this.ctx.pool, running, this.ctx.now());
     this.lastTouch = performance.now();
   }
-}
-
-function observationOf(
-  { orgId, sandboxId }: { orgId: string; sandboxId: string },
-  runId: string,
-): Observation {
-  const nothing = { startedAt: null, stoppedAt: null, reason: null, message: null, exit: null };
-  return { orgId, sandboxId, runId, occurrence: 'run_ended', ...nothing };
-}
-
-/** The convention of shells and container runtimes. */
-const EXIT_HINTS: Record<number, string> = {
-  126: 'the command is not executable',
-  127: 'there is no such command in the image',
-  137: 'it was killed',
-};
-
-/** The reason for the end; undefined when nobody asked for it. */
-function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
-  if (stopReason !== null) return stopReason;
-  return wanted.removed ? 'destroyed' : undefined;
-}
-
-/** A requested exit, or one with code 0, is no crash. */
-function exitOf(
-  { startedAt, finishedAt: stoppedAt, exit, failure, imageDigest }: Holding,
-  asked: string | undefined,
-): Partial<Observation> {
-  const times = { startedAt, stoppedAt, exit, imageDigest };
-  if (asked !== undefined) return { ...times, occurrence: 'run_ended', reason: asked };
-  if (failure) return { ...times, occurrence: 'run_crashed', ...failure };
-  if (exit?.outOfMemory && exit.code !== 0) {
-    return {
-      ...times,
-      occurrence: 'run_crashed',
-      reason: 'out_of_memory',
-      message: 'the sandbox ran out of memory',
-    };
-  }
-  if (exit?.code === 0) return { ...times, occurrence: 'run_ended', reason: 'completed' };
-  const hint = exit && EXIT_HINTS[exit.code];
-  const message = `the main process ended with code ${exit?.code ?? 'unknown'}${hint ? ` (${hint})` : ''}`;
-  return { ...times, occurrence: 'run_crashed', reason: 'crashed', message };
 }
