@@ -44,7 +44,12 @@ const NO_FILTER: SandboxFilter = {
 };
 const listed = (orgId: string, labels: SandboxFilter['labels'], sideBySide = false) =>
   capture((sql) =>
-    listSandboxes(sql, orgId, { ...NO_FILTER, labels }, '-created_at', undefined, PAGE, { sideBySide }),
+    listSandboxes(sql, orgId, {
+      filter: { ...NO_FILTER, labels },
+      sort: '-created_at',
+      limit: PAGE,
+      sideBySide,
+    }),
   );
 
 /** Prints the time of each query with its planner hint and without it, beside so many sandboxes. */

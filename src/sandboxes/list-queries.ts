@@ -59,34 +59,68 @@ export async function countLabels(
   return rows.toSorted((a, b) => a.position - b.position).map(({ count }) => count);
 }
 
+/** Filters that make a scan pass over sandboxes. Another index than that of labels may be faster for them, so the planner chooses. */
+export function passesOver({ statuses, stopReasons, namePrefix }: SandboxFilter): boolean {
+  return statuses.length > 0 || stopReasons !== undefined || namePrefix !== undefined;
+}
+
+/** Whether the indexes of the labels can be merged: they have the order of creation. */
+export function canMerge(filter: SandboxFilter, sort: Sort): boolean {
+  return filter.labels.length > 1 && sort !== 'name' && !passesOver(filter);
+}
+
+export interface SandboxPage {
+  filter: SandboxFilter;
+  sort: Sort;
+  after?: readonly [string, string] | undefined;
+  limit: number;
+  /** Merges the indexes of all labels, within `mergingLabels`. Default: false. */
+  sideBySide?: boolean;
+}
+
+/** Long specifications are left out. */
+export async function listSandboxes(sql: Sql, orgId: string, page: SandboxPage): Promise<SandboxTextRow[]> {
+  const { filter, sort, limit } = page;
+  const { direction } = SORTS[sort];
+  const where = new Conditions();
+  where.add((p) => `s.org_id = ${p(orgId)}`).add(() => 's.removed_at is null');
+  const { from, order } = sourceOf(where, orgId, page);
+  addFilters(where, filter);
+  for (const bound of boundsOf(where, order, page)) where.add(() => bound);
+  const text = `select ${textColumns({ whole: false })} from ${from}
+     where ${where.text}
+     order by ${order.key} ${direction}, ${order.id} ${direction}
+     limit ${where.parameter(limit)}`;
+  const composed = Object.values(filter)
+    .flat()
+    .some((asked) => asked !== undefined);
+  const { rows } = await sql.query<SandboxTextRow>(prepared(text, where.values, { composed }));
+  return rows;
+}
+
+/** The columns that order a page. An index can only be scanned in order from its own columns. */
+interface Order {
+  key: string;
+  id: string;
+  /** The time of creation. */
+  time: string;
+}
+
 /**
  * Without labels a page scans the sandboxes in order. With labels it scans the index of the first label and probes for the
- * others (docs/decisions/0004-labels-in-a-side-table.md). `sideBySide`: merges the indexes of all labels, within
- * `mergingLabels`. Long specifications are left out.
+ * others (docs/decisions/0004-labels-in-a-side-table.md), or merges the indexes of all.
  */
-export async function listSandboxes(
-  sql: Sql,
-  orgId: string,
-  filter: SandboxFilter,
-  sort: Sort,
-  after: readonly [string, string] | undefined,
-  limit: number,
-  { sideBySide = false } = {},
-): Promise<SandboxTextRow[]> {
-  const { column, type, direction, after: comparison } = SORTS[sort];
-  const where = new Conditions();
+function sourceOf(where: Conditions, orgId: string, page: SandboxPage): { from: string; order: Order } {
+  const { filter, sort, sideBySide = false } = page;
   const [first, ...others] = filter.labels;
-  // Another index than that of labels may be faster for these filters, so the planner chooses.
-  const passesOver =
-    filter.statuses.length > 0 || filter.stopReasons !== undefined || filter.namePrefix !== undefined;
-  const isMerged = sideBySide && others.length > 0 && sort !== 'name' && !passesOver;
-  const walked = first && sort !== 'name' ? { time: 'f.created_at', id: 'f.sandbox_id' } : undefined;
-  const key = walked?.time ?? `s.${column}`;
-  const id = walked?.id ?? 's.id';
-  where.add((p) => `s.org_id = ${p(orgId)}`).add(() => 's.removed_at is null');
-  if (first && !isMerged)
-    where.add((p) => `f.org_id = ${p(orgId)} and f.key = ${p(first[0])} and f.value = ${p(first[1])}`);
-  for (const [label, value] of isMerged ? [] : others) {
+  const ofSandbox = { key: `s.${SORTS[sort].column}`, id: 's.id', time: 's.created_at' };
+  const ofLabel = { key: 'f.created_at', id: 'f.sandbox_id', time: 'f.created_at' };
+  if (!first) return { from: 'sandboxes s', order: ofSandbox };
+  if (sideBySide && canMerge(filter, sort)) {
+    return { from: mergedLabels(where, orgId, page), order: ofLabel };
+  }
+  where.add((p) => `f.org_id = ${p(orgId)} and f.key = ${p(first[0])} and f.value = ${p(first[1])}`);
+  for (const [label, value] of others) {
     where.add(
       (p) => `exists (
         select from sandbox_labels l
@@ -95,35 +129,39 @@ export async function listSandboxes(
         ${SEPARATE})`,
     );
   }
-  const [status, ...more] = filter.statuses;
+  if (sort === 'name') return { from: LABELLED_IN_ANY_ORDER, order: ofSandbox };
+  return { from: passesOver(filter) ? LABELLED_IN_ANY_ORDER : LABELLED, order: ofLabel };
+}
+
+function addFilters(where: Conditions, { statuses, stopReasons, namePrefix: prefix }: SandboxFilter): void {
+  const [status, ...more] = statuses;
   // The index keeps the order for one status only.
   if (status !== undefined && more.length === 0) where.add((p) => `s.status = ${p(status)}::text`);
-  if (more.length > 0) where.add((p) => `s.status = any (${p(filter.statuses)}::text[])`);
-  const { stopReasons } = filter;
+  if (more.length > 0) where.add((p) => `s.status = any (${p(statuses)}::text[])`);
   if (stopReasons) where.add((p) => `s.stop_reason = any (${p(stopReasons)}::text[])`);
-  const { namePrefix: prefix } = filter;
   // Bounds instead of `like`: an index finds them in a plan for any prefix.
   if (prefix !== undefined) {
     where.add((p) => `s.name >= ${p(prefix)}::text and s.name < ${p(prefix + LAST_CHARACTER)}::text`);
   }
-  const time = walked?.time ?? 's.created_at';
-  if (filter.createdAfter !== undefined) where.add((p) => `${time} > ${p(filter.createdAfter)}::timestamptz`);
-  if (filter.createdBefore !== undefined)
-    where.add((p) => `${time} < ${p(filter.createdBefore)}::timestamptz`);
-  if (after)
-    where.add((p) => `(${key}, ${id}) ${comparison} (${p(after[0])}::${type}, ${p(after[1])}::uuid)`);
-  const merged = () => mergedLabels(where, orgId, filter, { direction, comparison }, after);
-  const labelled = () => (walked && !passesOver ? LABELLED : LABELLED_IN_ANY_ORDER);
-  const from = isMerged ? merged() : first ? labelled() : 'sandboxes s';
-  const text = `select ${textColumns({ whole: false })} from ${from}
-     where ${where.text}
-     order by ${key} ${direction}, ${id} ${direction}
-     limit ${where.parameter(limit)}`;
-  const composed = Object.values(filter)
-    .flat()
-    .some((asked) => asked !== undefined);
-  const { rows } = await sql.query<SandboxTextRow>(prepared(text, where.values, { composed }));
-  return rows;
+}
+
+/** The bounds of the scan: the asked times, and the position of the page. */
+function boundsOf(
+  where: Conditions,
+  { key, id, time }: Order,
+  { filter: { createdAfter, createdBefore }, sort, after }: SandboxPage,
+): string[] {
+  const { type, after: comparison } = SORTS[sort];
+  const bounds: string[] = [];
+  if (createdAfter !== undefined) bounds.push(`${time} > ${where.parameter(createdAfter)}::timestamptz`);
+  if (createdBefore !== undefined) bounds.push(`${time} < ${where.parameter(createdBefore)}::timestamptz`);
+  if (after) {
+    const [value, sandboxId] = after;
+    bounds.push(
+      `(${key}, ${id}) ${comparison} (${where.parameter(value)}::${type}, ${where.parameter(sandboxId)}::uuid)`,
+    );
+  }
+  return bounds;
 }
 
 export function positionOf({ id, name, created_at }: SandboxTextRow, sort: Sort): Position {
@@ -154,39 +192,26 @@ export async function mergingLabels<T>(pool: Pool, work: (tx: Sql) => Promise<T>
 }
 
 /** Like `LABELLED`, for the sandboxes with all labels: a merge of their indexes from the position of the page. */
-function mergedLabels(
-  where: Conditions,
-  orgId: string,
-  { labels, createdAfter, createdBefore }: SandboxFilter,
-  { direction, comparison }: { direction: string; comparison: string },
-  after: readonly [string, string] | undefined,
-): string {
+function mergedLabels(where: Conditions, orgId: string, page: SandboxPage): string {
+  const { direction } = SORTS[page.sort];
   const org = `${where.parameter(orgId)}::uuid`;
-  const [time, id] = ['created_at', 'sandbox_id'];
-  const walks = labels.map(([key, value], index) => {
-    const of = `l${index}`;
-    const bounds = [
-      ...(createdAfter === undefined
-        ? []
-        : [`${of}.${time} > ${where.parameter(createdAfter)}::timestamptz`]),
-      ...(createdBefore === undefined
-        ? []
-        : [`${of}.${time} < ${where.parameter(createdBefore)}::timestamptz`]),
-      ...(after
-        ? [
-            `(${of}.${time}, ${of}.${id}) ${comparison} (${where.parameter(after[0])}::timestamptz, ${where.parameter(after[1])}::uuid)`,
-          ]
-        : []),
+  const scans = page.filter.labels.map(([key, value], index) => {
+    const alias = `l${index}`;
+    const time = `${alias}.created_at`;
+    const conditions = [
+      `${alias}.org_id = ${org}`,
+      `${alias}.key = ${where.parameter(key)}`,
+      `${alias}.value = ${where.parameter(value)}`,
+      ...boundsOf(where, { key: time, id: `${alias}.sandbox_id`, time }, page),
     ];
-    const label = `${of}.org_id = ${org} and ${of}.key = ${where.parameter(key)} and ${of}.value = ${where.parameter(value)}`;
-    return { of, where: [label, ...bounds].join(' and ') };
+    return { alias, condition: conditions.join(' and ') };
   });
-  const [first, ...others] = walks;
-  const joined = others.map(({ of }) => `join sandbox_labels ${of} using (${time}, ${id})`).join(' ');
-  return `(select ${time}, ${id}
-      from sandbox_labels ${first!.of} ${joined}
-      where ${walks.map((walk) => walk.where).join(' and ')}
-      order by ${time} ${direction}, ${id} ${direction} ${SEPARATE}) as f
+  const [first, ...others] = scans;
+  const joined = others.map(({ alias }) => `join sandbox_labels ${alias} using (created_at, sandbox_id)`);
+  return `(select created_at, sandbox_id
+      from sandbox_labels ${first!.alias} ${joined.join(' ')}
+      where ${scans.map(({ condition }) => condition).join(' and ')}
+      order by created_at ${direction}, sandbox_id ${direction} ${SEPARATE}) as f
     cross join lateral (
       select * from sandboxes own where own.org_id = ${org} and own.id = f.sandbox_id ${SEPARATE}) as s`;
 }

@@ -6,11 +6,13 @@ import { readCursor, readLabels, readSince, readUntil } from '../http/parameters
 import { pageText } from '../lib/page.js';
 import { withLongSpecs } from './long-specs.js';
 import {
+  canMerge,
   COUNTED,
   countLabels,
   listSandboxes,
-  positionOf,
   mergingLabels,
+  passesOver,
+  positionOf,
   type SandboxFilter,
   type Sort,
 } from './list-queries.js';
@@ -55,7 +57,13 @@ export async function list(
   const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
   const { labels: ordered, sideBySide, quick } = await wayOf(ctx, orgId, filter, sort);
   const read = (sql: Sql) =>
-    listSandboxes(sql, orgId, { ...filter, labels: ordered }, sort, after, limit + 1, { sideBySide });
+    listSandboxes(sql, orgId, {
+      filter: { ...filter, labels: ordered },
+      sort,
+      after,
+      limit: limit + 1,
+      sideBySide,
+    });
   const readSlowly = () => (sideBySide ? mergingLabels(ctx.pool, read) : read(ctx.pool));
   const found = await (quick ? read(ctx.reads) : readSlowly());
   const { rows, pageSize } = await withLongSpecs(ctx.pool, orgId, found, MAX_PAGE_BYTES);
@@ -75,24 +83,21 @@ export async function list(
 async function wayOf(
   { reads }: Context,
   orgId: string,
-  { labels, statuses, stopReasons, namePrefix, createdAfter, createdBefore }: SandboxFilter,
+  filter: SandboxFilter,
   sort: Sort,
 ): Promise<{ labels: SandboxFilter['labels']; sideBySide: boolean; quick: boolean }> {
+  const { labels, createdAfter, createdBefore } = filter;
   // Labels and times follow the order of creation, not that of names.
   const crosses = labels.length > 0 || createdAfter !== undefined || createdBefore !== undefined;
-  const passesOver =
-    statuses.length > 0 ||
-    stopReasons !== undefined ||
-    namePrefix !== undefined ||
-    (crosses && sort === 'name');
-  if (labels.length < 2) return { labels, sideBySide: false, quick: !passesOver };
+  const isScan = !passesOver(filter) && !(crosses && sort === 'name');
+  if (labels.length < 2) return { labels, sideBySide: false, quick: isScan };
   const counts = await countLabels(reads, orgId, labels);
   const byCount = labels.map((label, index) => ({ label, count: counts[index]! }));
   byCount.sort((a, b) => a.count - b.count);
   const isRare = byCount[0]!.count < COUNTED;
   return {
     labels: byCount.map(({ label }) => label),
-    sideBySide: !isRare && !passesOver,
-    quick: isRare && !passesOver,
+    sideBySide: !isRare && canMerge(filter, sort),
+    quick: isRare && isScan,
   };
 }

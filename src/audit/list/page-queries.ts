@@ -28,109 +28,150 @@ const MAX_SHORT_VALUES = 4;
 /** The longest page, and one event that shows that there are more. */
 const MAX_ROWS = 101;
 
-/** The column whose index has the events of each value in the order of time. */
-type Lead = { column: FilterColumn; of: readonly string[] } | { column: 'event_type'; categories: true };
+/** The index that a page scans. The generic plan must be good for all values, so the text of the statement chooses. */
+type Path =
+  /** All events of the organization, in the order of time. */
+  | { by: 'time' }
+  /** The events of each value of a column, merged in the order of time. */
+  | { by: 'values'; column: FilterColumn; values: readonly string[] }
+  /** The same, of each type of event that the asked categories have. */
+  | { by: 'categories'; categories: readonly string[] }
+  /** The planner chooses by the values, in a plan for each request. */
+  | { by: 'planner' };
 
-/** Chooses the index of the page, since the generic plan must be good for all values. `undecided`: the planner chooses by the values. */
-function leadOf(filter: EventFilter): Lead | 'undecided' | undefined {
+function pathOf(filter: EventFilter): Path {
   const included = (name: FilterColumn) => [
     ...new Set(filter.columns.find(({ column }) => column === name)?.include),
   ];
-  const of = { resource_id: included('resource_id'), actor_id: included('actor_id') };
+  const [resources, actors] = [included('resource_id'), included('actor_id')];
   const [types, categories] = [included('event_type'), included('category')];
-  if (of.resource_id.length > 0) return { column: 'resource_id', of: of.resource_id };
-  if (of.actor_id.length > 0) {
-    return types.length + categories.length > 0 ? 'undecided' : { column: 'actor_id', of: of.actor_id };
+  if (resources.length > 0) return { by: 'values', column: 'resource_id', values: resources };
+  if (actors.length > 0) {
+    // Either of two indexes may pass over nearly all of its rows.
+    if (types.length + categories.length > 0) return { by: 'planner' };
+    return { by: 'values', column: 'actor_id', values: actors };
   }
-  if (types.length > 0) return { column: 'event_type', of: types };
-  return categories.length > 0 ? { column: 'event_type', categories: true } : undefined;
+  if (types.length > 0) return { by: 'values', column: 'event_type', values: types };
+  return categories.length > 0 ? { by: 'categories', categories } : { by: 'time' };
 }
 
 export function isAboutResource(filter: EventFilter): boolean {
-  const lead = leadOf(filter);
-  return typeof lead === 'object' && lead.column === 'resource_id';
+  const path = pathOf(filter);
+  return path.by === 'values' && path.column === 'resource_id';
 }
 
 /** Whether an index returns exactly the rows of the page, so that none are read and discarded. */
 export function isShortRead(filter: EventFilter): boolean {
-  const lead = leadOf(filter);
-  if (lead === undefined || lead === 'undecided') return filter.columns.length === 0;
+  const path = pathOf(filter);
+  if (path.by === 'time') return filter.columns.length === 0;
   const isOnlyCondition =
     filter.columns.length === 1 && filter.columns.every(({ exclude }) => exclude.length === 0);
-  return isOnlyCondition && 'of' in lead && lead.of.length <= MAX_SHORT_VALUES;
+  return path.by === 'values' && isOnlyCondition && path.values.length <= MAX_SHORT_VALUES;
+}
+
+/** Writes a value into a statement: a placeholder and its type. */
+type Given = (placeholder: string, type: string) => string;
+
+/** A `select` hides the value from the planner, which then keeps one generic plan. */
+const hidden: Given = (placeholder, type) => `(select ${placeholder}::${type})`;
+const shown: Given = (placeholder, type) => `${placeholder}::${type}`;
+
+/** The conditions and bounds that each scan of a page has. */
+interface Scan {
+  where: Conditions;
+  /** The position of the page, and the end of its time. */
+  before: { at: string; id: string };
+  since: string;
+  limit: string;
 }
 
 /**
- * A page of events, newest first. A `select` around each value hides it from the planner, which then keeps one generic
- * plan. Planning for each request takes three times as long as the remaining work.
+ * A page of events, newest first. Planning for each request takes three times as long as the remaining work, so the
+ * statement is prepared, and hides its values from the planner.
  * The plan must follow an index and stop at a full page, although the planner expects few events of any organization or
  * type. For a parameterised LIMIT the planner assumes 10 % of the rows; the literal outer limit bounds the estimate for
  * large tables. Row values bound the scan of one type: with `=` the planner may scan all events and filter by type.
  */
 function pageStatement({ orgId, filter, before, count, months }: PageRequest): Statement {
-  const lead = leadOf(filter);
-  const steered = lead !== 'undecided';
-  const hide = (value: string, type: string) =>
-    steered ? `(select ${value}::${type})` : `${value}::${type}`;
+  const path = pathOf(filter);
+  const given = path.by === 'planner' ? shown : hidden;
   const where = new Conditions();
-  const given = (value: unknown, type: string) => hide(where.parameter(value), type);
-  const org = given(orgId, 'uuid');
-  const limit = given(count, 'int');
-  const [at, id] = [given(before.occurredAt, 'timestamptz'), given(before.id, 'uuid')];
-  const since = given(filter.since ?? '-infinity', 'timestamptz');
+  const parameter = (value: unknown, type: string) => given(where.parameter(value), type);
+  const org = parameter(orgId, 'uuid');
+  const scan: Scan = {
+    where,
+    limit: parameter(count, 'int'),
+    before: { at: parameter(before.occurredAt, 'timestamptz'), id: parameter(before.id, 'uuid') },
+    since: parameter(filter.since ?? '-infinity', 'timestamptz'),
+  };
   where.add(() => `org_id = ${org}`);
   if (months) where.add(() => inWindow('occurred_at', months));
-  if (months?.last) {
-    // Compares the newest row: for `exists` the planner expects a match soon and scans everything when there is none.
-    const isOlder = (table: string, column: string) => `coalesce(
-      (select ${column} from ${table} where org_id = ${org} order by ${column} desc limit 1) < '${months.to}', true)`;
-    where.add(() => isOlder('event_months', 'month')).add(() => isOlder('unsealed_events', 'occurred_at'));
-  }
-  const isLead = (column: FilterColumn) => typeof lead === 'object' && 'of' in lead && lead.column === column;
-  const others = filter.columns.map((each) => (isLead(each.column) ? { ...each, include: [] } : each));
-  addFilter(where, { columns: others, since: undefined, until: undefined }, 'events', hide);
+  if (months?.last) where.add(() => noneAfter(months, org));
+  const others = filter.columns.map((each) =>
+    path.by === 'values' && path.column === each.column ? { ...each, include: [] } : each,
+  );
+  addFilter(where, { columns: others, since: undefined, until: undefined }, 'events', given);
 
-  const order = 'occurred_at desc, id desc';
-  /** Scans one index range. `is not null` lets the planner use the partial index of resources. */
-  const along = (column?: FilterColumn, value?: string) => {
-    const bound = (...of: string[]) => (value === undefined ? of : [value, ...of]).join(', ');
-    const [key, ordered, there] = column
-      ? [`${column}, occurred_at, id`, `${column} desc, ${order}`, `and ${column} is not null`]
-      : ['occurred_at, id', order, ''];
-    return `select ${SHORT_COLUMNS} from events
-     where ${where.text} ${there}
-       and (${key}) < (${bound(at, id)})
-       and (${key}) >= (${bound(since, `'${FIRST_ID}'::uuid`)})
-     order by ${ordered}
-     limit ${limit}`;
-  };
-  const merged = (column: FilterColumn, values: string) =>
-    `select found.* from (${values}) lead (value)
-     cross join lateral (${along(column, 'lead.value')}) found
-     order by ${order}
-     limit ${limit}`;
-  const page = () => {
-    if (typeof lead !== 'object') return along();
-    const type = FILTER_COLUMNS[lead.column];
-    if (!('of' in lead)) return merged(lead.column, typesOf(org, filter, months, given));
-    const [first, ...more] = lead.of;
-    if (more.length === 0) return along(lead.column, given(first, type));
-    return merged(lead.column, `select unnest(${given(lead.of, `${type}[]`)})`);
-  };
-  const text = `select * from (${page()}) page limit ${MAX_ROWS}`;
-  const isPrepared = steered && (months?.isRecent ?? true);
+  const text = `select * from (${scansOf(path)}) page limit ${MAX_ROWS}`;
+  const isPrepared = path.by !== 'planner' && (months?.isRecent ?? true);
   const composed = filter.columns.length > 0;
   return isPrepared ? prepared(text, where.values, { composed }) : { text, values: where.values };
+
+  function scansOf(chosen: Path): string {
+    switch (chosen.by) {
+      case 'time':
+      case 'planner':
+        return scanText(scan);
+      case 'categories': {
+        const types = typesOf(org, parameter(chosen.categories, 'text[]'), months);
+        return mergeText(scan, 'event_type', types);
+      }
+      case 'values': {
+        const { column, values } = chosen;
+        const type = FILTER_COLUMNS[column];
+        if (values.length === 1) return scanText(scan, { column, value: parameter(values[0], type) });
+        return mergeText(scan, column, `select unnest(${parameter(values, `${type}[]`)})`);
+      }
+    }
+  }
 }
 
-function typesOf(
-  org: string,
-  filter: EventFilter,
-  months: MonthWindow | undefined,
-  given: (value: unknown, type: string) => string,
+const ORDER = 'occurred_at desc, id desc';
+
+/** Scans one range of an index: of the events of `of`, or of all. */
+function scanText(
+  { where, before, since, limit }: Scan,
+  of?: { column: FilterColumn; value: string },
 ): string {
-  const { include } = filter.columns.find(({ column }) => column === 'category')!;
-  const categories = given(include, 'text[]');
+  const [columns, order, value] = of
+    ? [`${of.column}, occurred_at, id`, `${of.column} desc, ${ORDER}`, `${of.value}, `]
+    : ['occurred_at, id', ORDER, ''];
+  // It lets the planner use the partial index of resources.
+  const hasValue = of ? `and ${of.column} is not null` : '';
+  return `select ${SHORT_COLUMNS} from events
+     where ${where.text} ${hasValue}
+       and (${columns}) < (${value}${before.at}, ${before.id})
+       and (${columns}) >= (${value}${since}, '${FIRST_ID}'::uuid)
+     order by ${order}
+     limit ${limit}`;
+}
+
+/** Merges the scans of several values. `values`: SQL that selects them. */
+function mergeText(scan: Scan, column: FilterColumn, values: string): string {
+  return `select found.* from (${values}) lead (value)
+     cross join lateral (${scanText(scan, { column, value: 'lead.value' })}) found
+     order by ${ORDER}
+     limit ${scan.limit}`;
+}
+
+/** No later month has events. It compares the newest row: for `exists` the planner expects a match soon, and scans everything when there is none. */
+function noneAfter(months: MonthWindow, org: string): string {
+  const isOlder = (table: string, column: string) => `coalesce(
+      (select ${column} from ${table} where org_id = ${org} order by ${column} desc limit 1) < '${months.to}', true)`;
+  return `${isOlder('event_months', 'month')} and ${isOlder('unsealed_events', 'occurred_at')}`;
+}
+
+function typesOf(org: string, categories: string, months: MonthWindow | undefined): string {
   const included = `org_id = ${org} and category = any (${categories}::text[])`;
   return `select event_type from event_months where ${included}${months ? ` and ${inWindow('month', months)}` : ''}
     union select event_type from unsealed_events where ${included}`;

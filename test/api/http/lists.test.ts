@@ -160,7 +160,7 @@ describe('sandboxes', () => {
           let after: [string, string] | undefined;
           for (let more = true; more;) {
             const list = (sql: Sql, sideBySide: boolean) =>
-              listSandboxes(sql, client.org.id, filter, sort, after, limit, { sideBySide });
+              listSandboxes(sql, client.org.id, { filter, sort, after, limit, sideBySide });
             const { pool } = service.ctx;
             const [one, other] = await Promise.all([
               list(pool, false),

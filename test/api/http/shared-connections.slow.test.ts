@@ -276,7 +276,7 @@ async function isListNamed(labels: number): Promise<boolean> {
     ...listed,
     labels: Array.from({ length: labels }, (_, index): [string, string] => [`k${index}`, 'v']),
   };
-  await listSandboxes(recorder, FIRST_ID, filter, '-created_at', undefined, 21);
+  await listSandboxes(recorder, FIRST_ID, { filter, sort: '-created_at', limit: 21 });
   return (asked[0] as Statement).name !== undefined;
 }
 

@@ -53,27 +53,31 @@ const READS: Record<string, Read> = {
   'get by name': (sql, orgId) => readSandbox(sql, orgId, { name: 'box-1' }, short),
   'get several': (sql, orgId) => readSandboxes(sql, orgId, 'id', [NOBODY, NOBODY]),
   'get several by name': (sql, orgId) => readSandboxes(sql, orgId, 'name', ['box-1', 'box-2']),
-  newest: (sql, orgId) => listSandboxes(sql, orgId, none, '-created_at', undefined, 21),
-  oldest: (sql, orgId) => listSandboxes(sql, orgId, none, 'created_at', undefined, 101),
-  'by name': (sql, orgId) => listSandboxes(sql, orgId, none, 'name', ['box-1', NOBODY], 21),
-  'a later page': (sql, orgId) => listSandboxes(sql, orgId, none, '-created_at', [NOW, NOBODY], 21),
+  newest: (sql, orgId) => listSandboxes(sql, orgId, { filter: none, sort: '-created_at', limit: 21 }),
+  oldest: (sql, orgId) => listSandboxes(sql, orgId, { filter: none, sort: 'created_at', limit: 101 }),
+  'by name': (sql, orgId) =>
+    listSandboxes(sql, orgId, { filter: none, sort: 'name', after: ['box-1', NOBODY], limit: 21 }),
+  'a later page': (sql, orgId) =>
+    listSandboxes(sql, orgId, { filter: none, sort: '-created_at', after: [NOW, NOBODY], limit: 21 }),
   'of a time': (sql, orgId) =>
-    listSandboxes(
-      sql,
-      orgId,
-      { ...none, createdAfter: NOW, createdBefore: NOW },
-      '-created_at',
-      undefined,
-      21,
-    ),
+    listSandboxes(sql, orgId, {
+      filter: { ...none, createdAfter: NOW, createdBefore: NOW },
+      sort: '-created_at',
+      limit: 21,
+    }),
   'a rare label': (sql, orgId) =>
-    listSandboxes(sql, orgId, { ...none, labels: [rare] }, '-created_at', undefined, 21),
+    listSandboxes(sql, orgId, { filter: { ...none, labels: [rare] }, sort: '-created_at', limit: 21 }),
   'a common label': (sql, orgId) =>
-    listSandboxes(sql, orgId, { ...none, labels: [common] }, '-created_at', undefined, 21),
+    listSandboxes(sql, orgId, { filter: { ...none, labels: [common] }, sort: '-created_at', limit: 21 }),
   'a later page of a label, oldest first': (sql, orgId) =>
-    listSandboxes(sql, orgId, { ...none, labels: [common] }, 'created_at', [NOW, NOBODY], 21),
+    listSandboxes(sql, orgId, {
+      filter: { ...none, labels: [common] },
+      sort: 'created_at',
+      after: [NOW, NOBODY],
+      limit: 21,
+    }),
   'labels that never meet': (sql, orgId) =>
-    listSandboxes(sql, orgId, { ...none, labels: [left, right] }, '-created_at', undefined, 21),
+    listSandboxes(sql, orgId, { filter: { ...none, labels: [left, right] }, sort: '-created_at', limit: 21 }),
   'how many have a label': (sql, orgId) => countLabels(sql, orgId, [rare, common]),
 };
 
@@ -188,48 +192,37 @@ describe(`with ${SANDBOXES} sandboxes`, () => {
   describe('the indexes of labels that are all common', () => {
     const several = [left, right, common] satisfies SandboxFilter['labels'];
     const bounds = { createdAfter: '2026-01-02T00:00:00.000000Z', createdBefore: NOW };
-    const sideBySide = { sideBySide: true };
     const walks: Record<string, Read> = {
       two: (sql, orgId) =>
-        listSandboxes(
-          sql,
-          orgId,
-          { ...none, labels: [left, right] },
-          '-created_at',
-          undefined,
-          21,
-          sideBySide,
-        ),
+        listSandboxes(sql, orgId, {
+          filter: { ...none, labels: [left, right] },
+          sort: '-created_at',
+          limit: 21,
+          sideBySide: true,
+        }),
       'three, of a time, a later page': (sql, orgId) =>
-        listSandboxes(
-          sql,
-          orgId,
-          { ...none, ...bounds, labels: several },
-          'created_at',
-          ['2026-01-03T00:00:00.000000Z', NOBODY],
-          21,
-          sideBySide,
-        ),
+        listSandboxes(sql, orgId, {
+          filter: { ...none, ...bounds, labels: several },
+          sort: 'created_at',
+          after: ['2026-01-03T00:00:00.000000Z', NOBODY],
+          limit: 21,
+          sideBySide: true,
+        }),
       'eight that all have': (sql, orgId) =>
-        listSandboxes(
-          sql,
-          orgId,
-          { ...none, labels: everywhere.slice(0, 8) },
-          '-created_at',
-          undefined,
-          21,
-          sideBySide,
-        ),
+        listSandboxes(sql, orgId, {
+          filter: { ...none, labels: everywhere.slice(0, 8) },
+          sort: '-created_at',
+          limit: 21,
+          sideBySide: true,
+        }),
       'sixteen that all have': (sql, orgId) =>
-        listSandboxes(
-          sql,
-          orgId,
-          { ...none, labels: everywhere },
-          '-created_at',
-          [NOW, NOBODY],
-          21,
-          sideBySide,
-        ),
+        listSandboxes(sql, orgId, {
+          filter: { ...none, labels: everywhere },
+          sort: '-created_at',
+          after: [NOW, NOBODY],
+          limit: 21,
+          sideBySide: true,
+        }),
     };
     const COUNT: Record<string, number> = {
       two: 2,
