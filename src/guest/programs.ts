@@ -7,7 +7,9 @@ import { EMPTY_RECORD } from './record-option.js';
 
 /** Process 1 of every sandbox, and the agent: where they are in it, and how process 1 is called. See `guest/`. */
 
-export const PROGRAMS_DIRECTORY = '/.sandkeep/bin';
+/** All files of the service in a sandbox. */
+export const GUEST_DIRECTORY = '/.sandkeep';
+export const PROGRAMS_DIRECTORY = `${GUEST_DIRECTORY}/bin`;
 export const INIT_PROGRAM = `${PROGRAMS_DIRECTORY}/init`;
 /** Started on first use; see guest/agent/main.c. */
 export const AGENT_PROGRAM = `${PROGRAMS_DIRECTORY}/agent`;

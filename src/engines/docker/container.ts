@@ -4,7 +4,13 @@ import type { Run } from '../../engine/runtime.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { ulimitOf } from './create-container.js';
 import { SCRIPTS_DIRECTORY } from '../../engine/run-files.js';
-import { DEFAULT_PATH, INIT_PROGRAM, initArguments, signalNumber } from '../../guest/programs.js';
+import {
+  DEFAULT_PATH,
+  GUEST_DIRECTORY,
+  INIT_PROGRAM,
+  initArguments,
+  signalNumber,
+} from '../../guest/programs.js';
 import type { GuestInit } from './guest-init.js';
 import type { EngineImage } from './images/engine-image.js';
 import type { Bind } from './mounts/staging-directory.js';
@@ -119,7 +125,7 @@ export function containerOptions(
       Tmpfs: tmpfsOf(spec),
       // With `ReadOnly` the engine would replace the mount flags of the source.
       Mounts: [
-        ...(hasPrograms(binds) ? [] : [init.mount]),
+        ...(hasGuestFiles(binds) ? [] : [init.mount]),
         ...binds.map(({ source, target, readonly = false }) => ({
           Type: 'bind' as const,
           Source: source,
@@ -137,9 +143,9 @@ export function containerOptions(
   };
 }
 
-/** Without them a sandbox needs the volume of the programs. */
-export function hasPrograms(binds: readonly Bind[]): boolean {
-  return binds.some(({ target }) => target === INIT_PROGRAM);
+/** Without them a sandbox needs the volume of the programs, and scripts on its disk. */
+export function hasGuestFiles(binds: readonly Bind[]): boolean {
+  return binds.some(({ target }) => target === GUEST_DIRECTORY);
 }
 
 function envOf(run: Run, { path }: EngineImage): string[] {

@@ -22,7 +22,7 @@ import { readHostRecord } from './command-lines.js';
 import {
   containerLabels,
   containerOptions,
-  hasPrograms,
+  hasGuestFiles,
   IMAGE_LABEL,
   INSTANCE_LABEL,
   SANDBOX_LABEL,
@@ -439,7 +439,8 @@ export class DockerRuntime implements Runtime {
     checkDiskLimit(run.spec, image);
     const sized = defaultDiskMib > 0 && this.capabilities.has('disk_size');
     const diskMib = run.spec.diskMib ?? (sized ? defaultDiskMib : null);
-    if (!hasPrograms(binds)) await this.init.ensureVolume();
+    const hasScripts = hasGuestFiles(binds);
+    if (!hasScripts) await this.init.ensureVolume();
     const container = await createContainer(this.docker, {
       name: nameOfNew(run),
       Labels: containerLabels(run, image, this.instanceId),
@@ -455,11 +456,13 @@ export class DockerRuntime implements Runtime {
       }),
     });
     const mounts = binds.map(({ target }) => target);
-    await populateContainer(container, run.spec, { user: image.user, mounts }).catch((error: unknown) => {
-      // The disk of the sandbox is full, which no wait mends.
-      if (!/no space left|quota exceeded/.test(engineMessage(error))) throw error;
-      throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
-    });
+    await populateContainer(container, run.spec, { user: image.user, mounts, hasScripts }).catch(
+      (error: unknown) => {
+        // The disk of the sandbox is full, which no wait mends.
+        if (!/no space left|quota exceeded/.test(engineMessage(error))) throw error;
+        throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
+      },
+    );
     return container;
   }
 

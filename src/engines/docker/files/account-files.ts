@@ -3,7 +3,7 @@ import { posix } from 'node:path';
 import { StartRefusedError } from '../../../engine/runtime.js';
 import { statPath, type PathStat } from '../archive.js';
 import { SERVER_ERROR, statusOf } from '../errors.js';
-import { AGENT_PROGRAM, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
+import { AGENT_PROGRAM, GUEST_DIRECTORY, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
 import { RESOLVER_FILES } from './resolver-files.js';
 
 /**
@@ -13,6 +13,8 @@ import { RESOLVER_FILES } from './resolver-files.js';
 const ACCOUNT_FILES = ['/etc/passwd', '/etc/group'] as const;
 const SERVICE_TARGETS: ReadonlySet<string> = new Set([
   ...RESOLVER_FILES,
+  GUEST_DIRECTORY,
+  // Containers of earlier releases have a mount for each program.
   PROGRAMS_DIRECTORY,
   INIT_PROGRAM,
   AGENT_PROGRAM,

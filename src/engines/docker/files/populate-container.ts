@@ -5,14 +5,14 @@ import { applyPatches } from './patches.js';
 import { scriptEntries } from './scripts.js';
 import { makeWorkdir } from './workdir.js';
 
-/** `user`: that of the image. `mounts`: the paths of volumes in the sandbox. */
+/** `user`: that of the image. `mounts`: the paths of volumes in the sandbox. `hasScripts`: they are in a mount. */
 export async function populateContainer(
   container: Docker.Container,
   spec: RunSpec,
-  { user, mounts }: { user: string; mounts: readonly string[] },
+  { user, mounts, hasScripts }: { user: string; mounts: readonly string[]; hasScripts: boolean },
 ): Promise<void> {
   await applyPatches(container, spec);
-  const entries = scriptEntries(spec);
+  const entries = hasScripts ? [] : scriptEntries(spec);
   if (entries.length > 0) await writeEntries(container, entries);
   if (spec.workdir === null) return;
   const tmpfs = spec.mounts.flatMap((mount) => (mount.type === 'tmpfs' ? [mount.guest] : []));

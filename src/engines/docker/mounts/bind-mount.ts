@@ -46,6 +46,10 @@ async function mount(args: readonly string[], fd: number): Promise<void> {
   });
 }
 
+export async function mountTmpfs(target: string): Promise<void> {
+  await run('mount', ['--no-canonicalize', '-t', 'tmpfs', '-o', 'mode=755,nosuid,nodev', 'sandkeep', target]);
+}
+
 /** Hides all mounts by one rename: a late engine must not find an empty directory under a mount. Idempotent. */
 export async function detachAndRemove(directory: string): Promise<void> {
   const hidden = `${directory}.gone-${randomUUID()}`;

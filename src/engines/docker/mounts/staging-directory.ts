@@ -13,6 +13,8 @@ import {
   type ResolverFile,
 } from '../files/resolver-files.js';
 import { bindMount, detachAndRemove, O_PATH, type MountFlags } from './bind-mount.js';
+import { GUEST_FILES, writeGuestFiles } from './guest-files.js';
+import { GUEST_DIRECTORY } from '../../../guest/programs.js';
 
 export interface Bind {
   source: string;
@@ -49,10 +51,7 @@ export class StagingDirectory {
   constructor(
     private readonly directory: string,
     private readonly volumes: VolumeStore,
-    /**
-     * The programs of the service by their paths in a sandbox. Each start gets files of its own: sandboxes with the same inodes would see each
-     * other by inotify, and could talk by locks.
-     */
+    /** Those of the service by their paths in a sandbox. */
     private readonly programs: ReadonlyMap<string, Buffer>,
     readonly unavailable: string | undefined,
   ) {}
@@ -104,7 +103,7 @@ export class StagingDirectory {
       // Empty: the engine nests mounts by path, which a guest with access to a volume could redirect.
       await createMountPoints(current, sources);
       await writeResolverFiles(current, resolverFiles);
-      await writePrograms(current, programs);
+      await mkdir(join(current, GUEST_FILES));
     } catch (error) {
       await release();
       throw error;
@@ -117,12 +116,8 @@ export class StagingDirectory {
           target: file,
           readonly: true,
         })),
-        // `readonly` also makes them executable where the directory is not: the engine replaces the flags of the mount.
-        ...[...programs.keys()].map((program) => ({
-          source: join(current, posix.basename(program)),
-          target: program,
-          readonly: true,
-        })),
+        // `readonly` also makes programs executable where the directory is not: the engine replaces the flags of the mount.
+        { source: join(current, GUEST_FILES), target: GUEST_DIRECTORY, readonly: true },
       ],
       async attach(config) {
         const targets = [...spec.mounts.map(({ guest }) => guest), ...resolverFiles];
@@ -132,7 +127,7 @@ export class StagingDirectory {
         await detachAndRemove(next);
         await createMountPoints(next, sources);
         await writeResolverFiles(next, resolverFiles, config);
-        await writePrograms(next, programs);
+        await writeGuestFiles(next, programs, spec);
         for (const [index, { mount, handle }] of sources.entries()) {
           await bindMount(handle, join(next, String(index)), mountFlagsOf(mount));
         }
@@ -206,7 +201,7 @@ async function checkHidesNothing(
   });
   if (foreign === undefined) return;
   throw new StartRefusedError(
-    `a patch or script follows a link of the image to ${posix.join(mount.guest, foreign)}, which the mount at ${mount.guest} hides: write to another path`,
+    `a patch follows a link of the image to ${posix.join(mount.guest, foreign)}, which the mount at ${mount.guest} hides: write to another path`,
   );
 }
 
@@ -234,14 +229,6 @@ async function writeResolverFiles(
     await writeFile(path, config === undefined ? '' : resolverFileContent(file, config));
     // The umask must not keep guest users from reading them.
     await chmod(path, 0o644);
-  }
-}
-
-async function writePrograms(directory: string, programs: ReadonlyMap<string, Buffer>): Promise<void> {
-  for (const [program, content] of programs) {
-    const path = join(directory, posix.basename(program));
-    await writeFile(path, content);
-    await chmod(path, 0o555);
   }
 }
 
