@@ -24,7 +24,7 @@ import { usage } from './usage.js';
 
 await new Command('bench')
   .description(
-    'measures the service, for every number in docs/performance.md. Without a command: every read and the writes in a large store, beside minimal servers',
+    'measures the service, for every number in docs/performance. Without a command: every read and the writes in a large store, beside minimal servers',
   )
   // Options after a command belong to that command.
   .enablePositionalOptions()

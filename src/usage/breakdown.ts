@@ -90,7 +90,7 @@ export async function* sandboxRows(
   yield* mergeRows(stored, summed.all, POSITIONS[format]);
 }
 
-/** Stored days without a merge. Without a filter, the database joins many lines to one row, which is faster (docs/performance.md). */
+/** Stored days without a merge. Without a filter, the database joins many lines to one row, which is faster (docs/decisions/0035-attempts-at-speed.md). */
 async function* storedLines(
   tx: Transaction,
   filter: UsageFilter,
