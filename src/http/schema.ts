@@ -131,7 +131,7 @@ export function documented(schema: Record<string, unknown>) {
   return { [DOCUMENTED]: schema };
 }
 
-export function StringMap(options: { description?: string } = {}) {
+export function StringMap(options: { description?: string; [DOCUMENTED]?: object } = {}) {
   return Type.Unsafe<Record<string, string>>({
     type: 'object',
     additionalProperties: { type: 'string' },

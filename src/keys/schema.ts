@@ -1,7 +1,19 @@
 import { Type, type Static } from 'typebox';
 import { SCOPES } from '../access/scopes.js';
 import { EventActor } from '../audit/events/schema.js';
-import { DateTime, Field, Int32, Named, Nullable, PageOf, StringMap, Uuid, Words } from '../http/schema.js';
+import { LABELS_FORM } from '../http/labels-form.js';
+import {
+  DateTime,
+  documented,
+  Field,
+  Int32,
+  Named,
+  Nullable,
+  PageOf,
+  StringMap,
+  Uuid,
+  Words,
+} from '../http/schema.js';
 import { DEFAULT_OVERLAP_SECS, LONGEST_OVERLAP_SECS } from './rotate.js';
 
 const KeyScope = Words([...SCOPES], {
@@ -65,11 +77,14 @@ export const CreateKeyRequest = Type.Object(
       maxItems: SCOPES.length,
       description: 'The permissions of the key.',
     }),
-    labels: Type.Optional(StringMap(labels)),
+    labels: Type.Optional(StringMap({ ...LABELS_FORM, ...labels })),
     cidrs: Type.Optional(Type.Array(Type.String(), { maxItems: 100, description: cidrs })),
     expires_at: Type.Optional(
       Nullable(
-        Type.String({ description: 'The RFC 3339 date-time from which the key is refused. Default: never.' }),
+        Type.String({
+          ...documented({ format: 'date-time' }),
+          description: 'The RFC 3339 date-time from which the key is refused. Default: never.',
+        }),
       ),
     ),
   },

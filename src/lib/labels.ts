@@ -2,8 +2,8 @@
 const RESERVED = ['sandbox.', 'microsandbox.', 'service.'];
 export const MAX_LABELS = 64;
 /** In bytes. Key and value share an index entry, which holds about 2,700. */
-const MAX_KEY_BYTES = 256;
-const MAX_VALUE_BYTES = 1024;
+export const MAX_KEY_BYTES = 256;
+export const MAX_VALUE_BYTES = 1024;
 export const MAX_TOTAL_BYTES = 16 * 1024;
 
 export function checkLabels(labels: Record<string, string>): { key: string; message: string } | undefined {

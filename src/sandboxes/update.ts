@@ -21,7 +21,7 @@ import {
 } from './queries.js';
 import { refuseTaken } from './refusals.js';
 import { presentSandbox, type SandboxResponse } from './row.js';
-import type { UpdateSandboxRequest } from '../spec/schema.js';
+import type { UpdateSandboxRequest } from '../spec/update-schema.js';
 
 /** Changes the name, slug or labels in any status. Null and missing fields stay. */
 export async function update(

@@ -14,9 +14,11 @@ import {
   Variants,
   Words,
 } from '../http/schema.js';
+import { LABELS_FORM } from '../http/labels-form.js';
 import { envRequest } from './env-schema.js';
 import { MountRequest, SandboxMount } from './mount-schema.js';
 import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';
+import { HOSTNAME_FORM, NAME_FORM, SLUG_FORM } from './names.js';
 import { RESTRICTIONS } from './restrictions.js';
 import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from './size-limits.js';
 import { FLAT_SOURCE } from './flat-source-schema.js';
@@ -356,6 +358,7 @@ export const CreateSandboxRequest = Named(
   'CreateSandboxRequest',
   {
     name: Type.String({
+      ...NAME_FORM,
       description:
         'The name: 1 to 128 of A-Z a-z 0-9 . - _, beginning with a letter or digit, unique in the organization.',
     }),
@@ -373,6 +376,7 @@ export const CreateSandboxRequest = Named(
     slug: Type.Optional(
       Nullable(
         Type.String({
+          ...SLUG_FORM,
           description:
             'The slug: 3 to 63 of a-z 0-9 and single hyphens, unique in the installation. The service makes one if it is left out.',
         }),
@@ -386,7 +390,10 @@ export const CreateSandboxRequest = Named(
           ...runtimeOptions({ maxItems: MOST.words }, { maxProperties: MOST.scripts }),
           hostname: Type.Optional(
             Nullable(
-              Type.String({ description: 'The host name of the guest. Default: the id of the sandbox.' }),
+              Type.String({
+                ...HOSTNAME_FORM,
+                description: 'The host name of the guest. Default: the id of the sandbox.',
+              }),
             ),
           ),
           log_level: Type.Optional(
@@ -402,7 +409,9 @@ export const CreateSandboxRequest = Named(
         'The environment variables of the guest: a list of entries, or a map. Of two entries with one key the last applies.',
       ),
     ),
-    labels: Type.Optional(StringMap({ description: 'The labels of the sandbox. Default: none.' })),
+    labels: Type.Optional(
+      StringMap({ ...LABELS_FORM, description: 'The labels of the sandbox. Default: none.' }),
+    ),
     rlimits: Type.Optional(
       Type.Array(
         Named(
@@ -476,21 +485,3 @@ export const CreateSandboxRequest = Named(
   { ...restricting(RESTRICTIONS), ...FLAT_SOURCE },
 );
 export type CreateSandboxRequest = Static<typeof CreateSandboxRequest>;
-
-export const UpdateSandboxRequest = Named(
-  'UpdateSandboxRequest',
-  {
-    name: Type.Optional(Nullable(Type.String({ description: 'The new name, unique in the organization.' }))),
-    slug: Type.Optional(Nullable(Type.String({ description: 'The new slug, unique in the installation.' }))),
-    labels: Type.Optional(
-      Nullable(
-        StringMap({
-          description: 'The new labels. They replace all labels, and usage counts under them from now on.',
-        }),
-      ),
-    ),
-  },
-  'The changes to a sandbox. Fields that are left out stay.',
-  restricting({ ...RESTRICTIONS, fields: [] }),
-);
-export type UpdateSandboxRequest = Static<typeof UpdateSandboxRequest>;

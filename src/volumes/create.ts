@@ -10,10 +10,7 @@ import { reserve } from '../quotas/reserve.js';
 import { checkCap } from './check-cap.js';
 import { presentVolume } from './present.js';
 import { insertVolume } from './queries.js';
-import type { CreateVolumeRequest, VolumeResponse } from './schema.js';
-
-const NAME = /^[a-z0-9]+(-[a-z0-9]+)*$/;
-const NAME_LENGTH = 63;
+import { NAME, NAME_LENGTH, type CreateVolumeRequest, type VolumeResponse } from './schema.js';
 
 export async function create(
   ctx: Context,

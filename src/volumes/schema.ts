@@ -1,5 +1,7 @@
 import { Type, type Static } from 'typebox';
+import { LABELS_FORM } from '../http/labels-form.js';
 import {
+  documented,
   DateTime,
   Field,
   Int32,
@@ -73,14 +75,20 @@ const RESTRICTIONS = {
   ],
 };
 
+export const NAME = /^[a-z0-9]+(-[a-z0-9]+)*$/;
+export const NAME_LENGTH = 63;
+
 export const CreateVolumeRequest = Named(
   'CreateVolumeRequest',
   {
     name: Type.String({
+      ...documented({ pattern: NAME.source, maxLength: NAME_LENGTH }),
       description:
         'The name of the volume: 1 to 63 lower-case letters, digits and single hyphens, unique in the organization.',
     }),
-    labels: Type.Optional(StringMap({ description: 'The labels of the volume. Default: none.' })),
+    labels: Type.Optional(
+      StringMap({ ...LABELS_FORM, description: 'The labels of the volume. Default: none.' }),
+    ),
     capacity_gib: Type.Optional(
       Nullable(Int32({ minimum: 1, description: 'The cap of the volume in GiB. Null or left out: none.' })),
     ),
@@ -103,7 +111,12 @@ export const UpdateVolumeRequest = Named(
       ),
     ),
     labels: Type.Optional(
-      Nullable(StringMap({ description: 'The new labels. They replace all labels; `{}` removes them.' })),
+      Nullable(
+        StringMap({
+          ...LABELS_FORM,
+          description: 'The new labels. They replace all labels; `{}` removes them.',
+        }),
+      ),
     ),
   },
   'The changes to a volume.',

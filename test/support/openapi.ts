@@ -81,6 +81,11 @@ export function expectDocumented(method: string, path: string, answer: Answer): 
   expectBody(`#/${pointer}`, answer);
 }
 
+/** Whether the document allows the value. */
+export function allows(component: string, value: unknown): boolean {
+  return ajv.validate(`openapi#/components/schemas/${component}`, value);
+}
+
 function expectBody(reference: string, answer: Answer): void {
   const validate = ajv.getSchema(`openapi${reference}`);
   if (!validate) throw new Error(`openapi.json has no ${reference}`);

@@ -2,7 +2,8 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OPERATIONS, type Fixture } from '../../support/operation-requests.js';
 import type { Client } from '../../support/client.js';
-import { operations } from '../../support/openapi.js';
+import { allows, operations } from '../../support/openapi.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -193,5 +194,60 @@ describe('query parameters', () => {
         ]);
       }
     }
+  });
+});
+
+describe('the document allows the names of bodies that the service takes, and no others', () => {
+  const labels = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, n) => [`l${n}`, 'v']));
+  const sandbox = (more: object) => smallRequest(uuidv7(), { ...more });
+  const LONG = 'a'.repeat(63);
+  test.each([
+    [
+      'CreateSandboxRequest',
+      '/v1/sandboxes',
+      [
+        ...['a', 'A.b_c-', 'a'.repeat(128), '', '-a', 'a'.repeat(129), 'a b', 'ä', 'a\n'].map((name) =>
+          sandbox({ name }),
+        ),
+        ...['abc', 'a-b', LONG, 'ab', 'a--b', 'Abc', `${LONG}a`, null].map((slug) => sandbox({ slug })),
+        ...['a', 'A-1.b', `${LONG}.`, `${LONG}.a`, `${LONG}a`, '-a', 'a..b', null].map((hostname) =>
+          sandbox({ runtime: { hostname } }),
+        ),
+        ...[
+          labels(64),
+          labels(65),
+          { '': 'v' },
+          { a: '' },
+          { ['k'.repeat(256)]: 'v' },
+          { ['k'.repeat(257)]: 'v' },
+        ].map((each) => sandbox({ labels: each })),
+        ...[1024, 1025].map((length) => sandbox({ labels: { a: 'v'.repeat(length) } })),
+      ],
+    ],
+    [
+      'CreateVolumeRequest',
+      '/v1/volumes',
+      ['a', 'a-1', LONG, '', 'a-', 'A', `${LONG}a`].map((name) => ({ name })),
+    ],
+  ] as const)('%s', async (component, path, bodies) => {
+    for (const body of bodies) {
+      const { status } = await client.post(path, body);
+      expect([allows(component, body), body]).toEqual([status === 200, body]);
+    }
+  });
+
+  test.each([
+    ['UpdateSandboxRequest', { name: '-a' }, { name: 'a' }],
+    ['UpdateSandboxRequest', { slug: 'ab' }, { slug: null }],
+    ['UpdateSandboxRequest', { labels: labels(65) }, { labels: null }],
+    ['UpdateVolumeRequest', { labels: labels(65) }, { labels: labels(64) }],
+    [
+      'CreateApiKeyRequest',
+      { name: 'a', scopes: ['sandboxes:read'], labels: labels(65) },
+      { name: 'a', scopes: ['sandboxes:read'] },
+    ],
+  ])('%s', (component, refused, taken) => {
+    expect([allows(component, refused), allows(component, taken)]).toEqual([false, true]);
   });
 });
