@@ -10,7 +10,7 @@ import {
 } from '../src/http/server.js';
 import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/fairness/refusal-delays.js';
 import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
-import type { Slots } from '../src/fairness/concurrency-limit.js';
+import type { SlotLimits } from '../src/fairness/slots.js';
 import { AT_ONCE } from '../src/fairness/fair-admission.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
@@ -75,7 +75,7 @@ interface SharedLimit extends Omit<Limit, 'value'> {
   total: string;
 }
 
-const slots = (...all: Slots[]) => ({
+const slots = (...all: SlotLimits[]) => ({
   each: all.map(({ each }) => number(each)).join(', '),
   total: all.map(({ total }) => number(total)).join(', '),
 });
@@ -376,7 +376,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
     {
       limit: 'database connections at once, and short reads at once',
       value: `${POOL_SLOTS.each}, ${READ_SLOTS.each}`,
-      beyond: `the request waits ${time(POOL_SLOTS.wait.maxMs)}, then ${answerText({ error: 'not_ready' })}`,
+      beyond: `the request waits ${time(POOL_SLOTS.maxWaitMs)}, then ${answerText({ error: 'not_ready' })}`,
     },
     ...IMAGE_LIMITS.organization,
     {

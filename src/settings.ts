@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
 import { connectionsFor } from './http/connections.js';
-import type { Slots } from './fairness/concurrency-limit.js';
+import type { SlotLimits } from './fairness/slots.js';
 import { descriptorLimit } from './lib/descriptor-limit.js';
 import { PACKAGE_ROOT } from './lib/package-root.js';
 import type { DestinationPolicy } from './outbound/destination.js';
@@ -93,7 +93,7 @@ export type Settings = typeof FIXED_SETTINGS &
     priceBook: PriceBook | null;
     webhooks: WebhookSettings;
     /** The most open connections of the API, in total and of one address. */
-    connections: Slots;
+    connections: SlotLimits;
   };
 
 /** `priceBook`: the content of the file that the option names. */
@@ -111,7 +111,7 @@ export function settingsOf(config: Config, priceBook: PriceBook | null): Setting
   };
 }
 
-function connectionSettings(options: Pick<Config, 'maxConnections' | 'maxConnectionsOfAddress'>): Slots {
+function connectionSettings(options: Pick<Config, 'maxConnections' | 'maxConnectionsOfAddress'>): SlotLimits {
   const total = options.maxConnections ?? connectionsFor(descriptorLimit());
   return { total, each: options.maxConnectionsOfAddress ?? Math.ceil(total / 2) };
 }

@@ -5,7 +5,7 @@ import { ApiError, type Details } from '../http/errors.js';
 import { clientAddressOf } from '../http/client-address.js';
 import type { App } from '../http/route.js';
 import { whenOver } from '../http/when-over.js';
-import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
+import { Slots } from '../fairness/slots.js';
 import { CidrSet, clientNetworkOf } from '../lib/cidr.js';
 import type { Instant } from '../lib/instant.js';
 import type { Access } from './access.js';
@@ -57,7 +57,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
   const limits = makeLimits(ctx.settings);
   const cookies = new SessionCookies(ctx.settings);
   const { total } = ctx.settings.connections;
-  const underWay = makeConcurrencyLimit({ total: Infinity, each: Math.ceil(total / 2) });
+  const underWay = new Slots({ total: Infinity, each: Math.ceil(total / 2) });
   const revocations = makeRevocationWatch(ctx);
   const isAllowedAddress = makeAddressCheck();
   // This process refuses a key that it has just revoked without waiting for the notification.

@@ -6,7 +6,7 @@ import { readJson } from '../http/read-json.js';
 import type { App } from '../http/route.js';
 import { BODY_LIMIT } from '../http/server.js';
 import { whenOver } from '../http/when-over.js';
-import { ByteBudget } from '../fairness/byte-budget.js';
+import { Slots } from '../fairness/slots.js';
 import { callerOf } from './caller.js';
 
 declare module 'fastify' {
@@ -30,8 +30,8 @@ interface Body {
 
 /** Reads the bodies of callers. A body counts with its declared length, so that admitted ones can finish. */
 export function acceptBodies(app: App, { total, ofOrg, ofKey } = BODY_MEMORY): void {
-  const orgs = new ByteBudget({ total, each: ofOrg, base: BODY_LIMIT });
-  const keys = new ByteBudget({ total: Infinity, each: ofKey, base: BODY_LIMIT });
+  const orgs = new Slots({ total, each: ofOrg, base: BODY_LIMIT });
+  const keys = new Slots({ total: Infinity, each: ofKey, base: BODY_LIMIT });
   const bodies = new WeakMap<IncomingMessage, Body>();
 
   function add(body: Body, bytes: number): void {

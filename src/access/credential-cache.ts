@@ -2,7 +2,7 @@ import type { Changes, Channel } from '../db/changes.js';
 import { ApiError } from '../http/errors.js';
 import { inBatches } from '../lib/batches.js';
 import { BoundedSet } from '../lib/bounded-set.js';
-import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
+import { Slots } from '../fairness/slots.js';
 import { hashTextOf } from './key-secret.js';
 
 /**
@@ -41,7 +41,7 @@ export class CredentialCache<Row> {
   private readonly known = new BoundedSet();
   private readonly findKnown: (secret: string) => Promise<Row | undefined>;
   private readonly findNew: (secret: string, network: string) => Promise<Row | undefined>;
-  private readonly waiting = makeConcurrencyLimit(WAITING_LOOKUPS);
+  private readonly waiting = new Slots(WAITING_LOOKUPS);
   private readonly unsubscribe: (() => void)[];
   private readonly isWellFormed: (secret: string) => boolean;
 

@@ -6,7 +6,7 @@ import type { Transaction } from '../db/transaction.js';
 import { endTurn } from '../http/admission.js';
 import { ApiError } from '../http/errors.js';
 import { watchReader } from '../http/slow-reader.js';
-import { makeFairQueue } from '../fairness/fair-queue.js';
+import { ReclaimedSlots } from '../fairness/reclaimed-slots.js';
 import { callerOf } from './caller.js';
 import { contextOf } from './request-context.js';
 
@@ -34,8 +34,9 @@ export function makeSnapshotStreamer(
     beforeSnapshot,
   }: { total: number; content: string } & Pick<StreamOptions, 'beforeSnapshot'>,
 ): StreamSnapshot {
-  const queue = makeFairQueue({
-    slots: { total, each: Math.ceil(total / 2) },
+  const queue = new ReclaimedSlots({
+    total,
+    each: Math.ceil(total / 2),
     waiting: { total: 1_000, each: 200 },
     maxWaitMs: settings.usagePatienceMs,
     idleMs: settings.usageIdleMs,

@@ -1,8 +1,7 @@
 import pg from 'pg';
-import { FairSlots } from '../fairness/fair-slots.js';
+import { SlotQueue } from '../fairness/slot-queue.js';
 import {
   CONNECTIONS_OF_POOL,
-  Overloaded,
   poolConfig,
   poolOf,
   type Address,
@@ -13,17 +12,13 @@ import {
 } from './pool.js';
 import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
-import { SharedPool } from './shared-pool.js';
+import { SharedPool, waitForSlot } from './shared-pool.js';
 
-const WAIT = {
-  maxMs: 10_000,
-  most: 5_000,
-  refusal: () => new Overloaded('no connection was free in time'),
-};
+const WAIT = { maxWaitMs: 10_000, waiting: { total: Infinity, each: 5_000 } };
 /** The connections that the requests of an organization use at once: some stay for others. */
-export const POOL_SLOTS = { total: CONNECTIONS_OF_POOL, each: 12, wait: WAIT };
+export const POOL_SLOTS = { total: CONNECTIONS_OF_POOL, each: 12, ...WAIT };
 /** Reads in the two pipelines. A read waits for earlier ones of its pipeline, so only some of each organization enter it. */
-export const READ_SLOTS = { total: 64, each: 24, wait: WAIT };
+export const READ_SLOTS = { total: 64, each: 24, ...WAIT };
 
 interface OrgConnections {
   pool: Pool;
@@ -53,8 +48,8 @@ export function openRequests(
   const pool = poolOf(new pg.Pool(poolConfig(address, sessionFor(apart))), onError);
   const reads = openReads(address, apart, onError);
   const served: Served = new WeakMap();
-  const poolSlots = new FairSlots(POOL_SLOTS);
-  const readSlots = new FairSlots(READ_SLOTS);
+  const poolSlots = new SlotQueue(POOL_SLOTS);
+  const readSlots = new SlotQueue(READ_SLOTS);
   return {
     of: (orgId) => ({
       pool: new OrgPool(pool, poolSlots, served, orgId, eventMarker),
@@ -73,7 +68,7 @@ type Served = WeakMap<pg.PoolClient, string>;
 class OrgPool extends SharedPool {
   constructor(
     pool: pg.Pool,
-    slots: FairSlots,
+    slots: SlotQueue,
     private readonly served: Served,
     private readonly orgId: string,
     eventMarker: EventMarker | undefined,
@@ -98,11 +93,16 @@ class OrgPool extends SharedPool {
 class OrgReads implements Sql {
   constructor(
     private readonly reads: Reads,
-    private readonly slots: FairSlots,
+    private readonly slots: SlotQueue,
     private readonly orgId: string,
   ) {}
 
   async query<Row extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
-    return this.slots.run(this.orgId, () => this.reads.query<Row>(this.orgId, statement, values));
+    const leave = this.slots.tryAcquire(this.orgId) ?? (await waitForSlot(this.slots, this.orgId));
+    try {
+      return await this.reads.query<Row>(this.orgId, statement, values);
+    } finally {
+      leave();
+    }
   }
 }

@@ -1,29 +1,36 @@
 import type pg from 'pg';
-import type { FairSlots } from '../fairness/fair-slots.js';
-import type { EventMarker, Pool, Sql, Statement } from './pool.js';
+import type { SlotQueue } from '../fairness/slot-queue.js';
+import type { Release } from '../fairness/slots.js';
+import { Overloaded, type EventMarker, type Pool, type Sql, type Statement } from './pool.js';
 import { isOutOfStep } from './prepared.js';
+
+/** Throws Overloaded if no connection is free in time. */
+export async function waitForSlot(slots: SlotQueue, owner: string): Promise<Release> {
+  const release = await slots.acquire(owner);
+  if (!release) throw new Overloaded('no connection was free in time');
+  return release;
+}
 
 export class SharedPool implements Pool {
   constructor(
     private readonly pool: Pick<Pool, 'connect'>,
-    private readonly slots: FairSlots,
-    private readonly key: string,
+    private readonly slots: SlotQueue,
+    private readonly owner: string,
     readonly eventMarker: EventMarker | undefined,
   ) {}
 
   async connect(): Promise<pg.PoolClient> {
-    const turn = this.slots.acquire(this.key);
-    if (turn !== true) await turn;
+    const leave = this.slots.tryAcquire(this.owner) ?? (await waitForSlot(this.slots, this.owner));
     try {
       const client = await this.pool.connect();
       const release = client.release.bind(client);
       client.release = (error) => {
         release(error);
-        this.slots.release(this.key);
+        leave();
       };
       return client;
     } catch (error) {
-      this.slots.release(this.key);
+      leave();
       throw error;
     }
   }

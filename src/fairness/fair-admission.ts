@@ -1,12 +1,12 @@
-import type { Slots } from './concurrency-limit.js';
+import type { SlotLimits } from './slots.js';
 import type { Pace } from './pace.js';
 
 export interface FairAdmissionOptions {
   /** A cost. A key with nothing in progress may exceed its own limit. */
-  running: Slots;
+  running: SlotLimits;
   /** The cost of a key while no other is active. Requests of keys that are not, such as probes, have room beside it. */
   alone: number;
-  waiting: Slots;
+  waiting: SlotLimits;
   maxWaitMs: number;
   maxHoldMs: number;
   /** Says whether several keys are active. Nothing of a key begins while it rests. */
@@ -146,7 +146,7 @@ export class FairAdmission {
     return flow;
   }
 
-  private get limits(): Slots {
+  private get limits(): SlotLimits {
     const { alone, running, pace } = this.options;
     return pace.isShared(this.now()) ? running : { total: alone + running.each, each: alone };
   }

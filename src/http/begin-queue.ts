@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import type { Slots } from '../fairness/concurrency-limit.js';
+import type { SlotLimits } from '../fairness/slots.js';
 
 type Begin = (request: IncomingMessage, response: ServerResponse) => void;
 
@@ -9,7 +9,7 @@ const SHARE_MS = 1;
 const ACCEPT_MS = 0.5;
 /** A pause of the process is no debt of its requests. */
 const MOST_DEBT_MS = 3;
-export const BEGIN_QUEUE: Slots = { total: 10_000, each: 4_000 };
+export const BEGIN_QUEUE: SlotLimits = { total: 10_000, each: 4_000 };
 
 /**
  * Begins requests in turns of the values of `keyOf`, within a share of each turn of the event loop. Node accepts one connection in each

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { carrierOf, notePeer, peerOf, type TrustedProxies } from './client-address.js';
-import type { Slots } from '../fairness/concurrency-limit.js';
+import type { SlotLimits } from '../fairness/slots.js';
 
 /** The default at most; an idle connection takes about 10 KB. */
 export const MOST_CONNECTIONS = 10_000;
@@ -45,7 +45,7 @@ export class Connections {
   private warnedAt = -Infinity;
 
   constructor(
-    private readonly limits: Slots,
+    private readonly limits: SlotLimits,
     private readonly proxies: TrustedProxies,
     private readonly log: FastifyBaseLogger,
     private readonly refuse: (socket: Socket) => void,

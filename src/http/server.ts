@@ -14,7 +14,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { gaveUp, isDiskFull, isUnreachable, Overloaded, Unconfirmed } from '../db/pool.js';
 import { clientNetworkOf } from '../lib/cidr.js';
-import { makeConcurrencyLimit, type Slots } from '../fairness/concurrency-limit.js';
+import { Slots, type SlotLimits } from '../fairness/slots.js';
 import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import { sleep } from '../lib/sleep.js';
@@ -74,7 +74,7 @@ const SANE_REQUEST_ID = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
 export interface ServerSettings {
   bodyTimeoutMs: number;
-  connections: Slots;
+  connections: SlotLimits;
   trustedProxies: readonly string[];
   hstsDays: number;
   basePath?: string | undefined;
@@ -172,7 +172,7 @@ export function makeServer(
   const noRoom = new ApiError('not_ready', 'too many connections are open: close some, or try again', null, {
     headers: { 'retry-after': '1' },
   });
-  const proxied = makeConcurrencyLimit({ total: Infinity, each: limits.each });
+  const proxied = new Slots({ total: Infinity, each: limits.each });
   const connections = new Connections(limits, proxies, log, (socket) => {
     // Before the handshake, an answer would be no TLS.
     if (certificate && peerOf(socket) !== UNIX_PEER) socket.destroy();

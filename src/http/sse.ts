@@ -1,7 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
-import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
+import { Slots } from '../fairness/slots.js';
 import { endTurn } from './admission.js';
 import { ApiError } from './errors.js';
 import { whenOver } from './when-over.js';
@@ -30,7 +30,7 @@ export class StreamLimit {
     total: number,
     private readonly refusal: string,
   ) {
-    this.limit = makeConcurrencyLimit({ total, each: Math.ceil(total / 2) });
+    this.limit = new Slots({ total, each: Math.ceil(total / 2) });
   }
 
   /** Holds a slot until the client leaves. The returned signal aborts then. Throws `rate_limited` if there is no slot. */

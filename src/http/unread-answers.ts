@@ -1,5 +1,6 @@
 import type { FastifyReply } from 'fastify';
 import type { Socket } from 'node:net';
+import { Slots } from '../fairness/slots.js';
 import { carrierOf } from './client-address.js';
 import { resetConnection } from './reset-connection.js';
 import { whenOver } from './when-over.js';
@@ -41,36 +42,30 @@ interface Answer {
  */
 export class UnreadAnswers {
   private readonly answers = new Set<Answer>();
-  private readonly held = new Map<string, number>();
-  private all = 0;
+  private readonly memory: Slots;
   private timer: NodeJS.Timeout | undefined;
 
-  constructor(private readonly limits: UnreadLimits) {}
+  constructor(private readonly limits: UnreadLimits) {
+    this.memory = new Slots(limits);
+  }
 
   /** Counts the answer until the client has taken it. */
   hold(owner: string, reply: FastifyReply, bytes: number): void {
     if (bytes <= SHORT_BYTES) return;
     const answer = { owner, socket: reply.request.raw.socket, bytes, taken: 0, takenAt: performance.now() };
     this.answers.add(answer);
-    this.count(owner, bytes);
+    this.memory.add(owner, bytes);
     this.timer ??= setInterval(() => this.sweep(), this.limits.sweepMs).unref();
     whenOver(reply, () => this.release(answer));
   }
 
   private release(answer: Answer): void {
-    if (this.answers.delete(answer)) this.count(answer.owner, -answer.bytes);
-  }
-
-  private count(owner: string, bytes: number): void {
-    this.all += bytes;
-    const left = (this.held.get(owner) ?? 0) + bytes;
-    if (left === 0) this.held.delete(owner);
-    else this.held.set(owner, left);
+    if (this.answers.delete(answer)) this.memory.add(answer.owner, -answer.bytes);
   }
 
   private sweep(): void {
     const now = performance.now();
-    const { each, total, stallMs, fullStallMs } = this.limits;
+    const { stallMs, fullStallMs } = this.limits;
     for (const answer of this.answers) {
       const taken = takenBytes(answer.socket);
       if (taken === undefined || taken !== answer.taken) Object.assign(answer, { taken, takenAt: now });
@@ -80,8 +75,7 @@ export class UnreadAnswers {
       .toSorted((a, b) => a.takenAt - b.takenAt);
     for (const answer of stalled) {
       const { owner, socket, takenAt } = answer;
-      const isFull = (this.held.get(owner) ?? 0) > each || this.all > total;
-      if (now - takenAt < stallMs && !isFull) continue;
+      if (now - takenAt < stallMs && !this.memory.isOver(owner)) continue;
       // At once, so that no more connections than necessary are cut off.
       this.release(answer);
       resetConnection(socket);

@@ -1,12 +1,12 @@
-import { makeFairQueue } from '../fairness/fair-queue.js';
+import { ReclaimedSlots } from '../fairness/reclaimed-slots.js';
 import { PULL_TIMEOUT_MS, PULLS, SHARE_AFTER_MS, SLOW_PULL, WAITING_PULLS } from './limits.js';
 import { PullError } from './pull-error.js';
 import { Pull } from './pull.js';
 
 /** A bounded number of pulls at once, shared fairly between organizations. */
 export class PullQueue {
-  private readonly queue = makeFairQueue({
-    slots: PULLS,
+  private readonly queue = new ReclaimedSlots({
+    ...PULLS,
     waiting: WAITING_PULLS,
     maxWaitMs: PULL_TIMEOUT_MS,
     idleMs: SLOW_PULL.ms,

@@ -1,4 +1,4 @@
-import type { SlotHolder } from '../fairness/fair-queue.js';
+import type { SlotHolder } from '../fairness/reclaimed-slots.js';
 import { SLOW_PULL } from './limits.js';
 import { PullError } from './pull-error.js';
 

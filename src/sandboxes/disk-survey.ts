@@ -1,3 +1,5 @@
+import { Rotation } from '../fairness/rotation.js';
+
 /** `sliceMs`: the first slice of each store. A store that needs more is measured again, in a slice twice as long. */
 export const SURVEY = { timeoutMs: 5_000, sliceMs: 500, atOnce: 4 };
 
@@ -16,14 +18,15 @@ export async function measureAll(stores: readonly Measurable[]): Promise<Map<str
   const sizes = new Map<string, number>();
   const deadline = performance.now() + SURVEY.timeoutMs;
   const left = () => deadline - performance.now();
-  let unknown = inTurns(stores);
-  for (let slice = SURVEY.sliceMs; unknown.length > 0 && left() > 0; slice *= 2) {
+  let unknown = new Rotation<Measurable>();
+  for (const store of stores) unknown.add(store.orgId, store);
+  for (let slice = SURVEY.sliceMs; unknown.size > 0 && left() > 0; slice *= 2) {
     const queue = unknown;
-    const late: Measurable[] = [];
+    const late = new Rotation<Measurable>();
     const work = async () => {
-      for (let store = queue.shift(); store && left() > 0; store = queue.shift()) {
+      for (let store = queue.take(); store && left() > 0; store = queue.take()) {
         const size = await measureWithin(store, Math.min(slice, left()));
-        if (size === 'late') late.push(store);
+        if (size === 'late') late.add(store.orgId, store);
         else if (size !== undefined) sizes.set(store.name, size);
       }
     };
@@ -49,15 +52,4 @@ async function measureWithin(store: Measurable, millis: number): Promise<number 
   } finally {
     clearTimeout(timer);
   }
-}
-
-/** The first of each organization, then the second of each. */
-function inTurns(stores: readonly Measurable[]): Measurable[] {
-  const counts = new Map<string, number>();
-  const ranked = stores.map((store) => {
-    const rank = counts.get(store.orgId) ?? 0;
-    counts.set(store.orgId, rank + 1);
-    return { store, rank };
-  });
-  return ranked.toSorted((a, b) => a.rank - b.rank).map(({ store }) => store);
 }

@@ -9,7 +9,7 @@ import { whenOver } from '../http/when-over.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { settle } from '../idempotency/write.js';
 import { addMillis, type Instant } from '../lib/instant.js';
-import { makeConcurrencyLimit, type ConcurrencyLimit } from '../fairness/concurrency-limit.js';
+import { Slots } from '../fairness/slots.js';
 import type { Settings } from '../settings.js';
 import { extendWanted } from '../runs/queries.js';
 import { giveUpStart } from './placement/give-up.js';
@@ -29,10 +29,10 @@ export interface WaitQuery {
  * gets half of the slots.
  */
 export class Waiters {
-  private readonly limit: ConcurrencyLimit;
+  private readonly limit: Slots;
 
   constructor({ maxWaiters }: Pick<Settings, 'maxWaiters'>) {
-    this.limit = makeConcurrencyLimit({ total: maxWaiters, each: Math.ceil(maxWaiters / 2) });
+    this.limit = new Slots({ total: maxWaiters, each: Math.ceil(maxWaiters / 2) });
   }
 
   /**

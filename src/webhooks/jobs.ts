@@ -1,8 +1,9 @@
 import { setMaxListeners } from 'node:events';
 import type { Context } from '../context.js';
 import { SharedPool } from '../db/shared-pool.js';
-import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
-import { FairSlots } from '../fairness/fair-slots.js';
+import { Rotation } from '../fairness/rotation.js';
+import { SlotQueue } from '../fairness/slot-queue.js';
+import type { Release } from '../fairness/slots.js';
 import { addMillis } from '../lib/instant.js';
 import { startLoop } from '../lib/loop.js';
 import { sleep } from '../lib/sleep.js';
@@ -19,7 +20,6 @@ import {
 } from './delivery-queries.js';
 import { enqueueDeliveries } from './enqueue-deliveries.js';
 import { deleteExpiredSecrets, listActive, listDeleted, removeDeleted, type WebhookRow } from './queries.js';
-import { RoundRobin } from './round-robin.js';
 
 /** The longest interval between two polls: a notification can be lost, and retries become due without one. */
 const POLL_INTERVAL_MS = 1_000;
@@ -39,23 +39,37 @@ type Served = Pick<WebhookRow, 'org_id' | 'id' | 'failures'>;
  * wait.
  */
 export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
-  const serving = new Map<string, { webhook: Served; work: Promise<void> }>();
+  /** Each has a slot. */
+  const serving = new Map<string, Promise<void>>();
+  /** As the latest pass found them. */
+  const waiting = new Map<string, { webhook: Served; leave: AbortController }>();
   const { served, connections, turnMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
-  const limit = makeConcurrencyLimit(served);
-  const slots = new FairSlots(connections);
+  const places = new SlotQueue(served);
+  const slots = new SlotQueue(connections);
   const contextFor = (orgId: string): Context => ({
     ...ctx,
     pool: new SharedPool(ctx.pool, slots, orgId, ctx.pool.eventMarker),
   });
-  let othersWait = false;
-  const mustYield = (begun: number) => othersWait && performance.now() - begun >= turnMs;
-  const roundRobin = new RoundRobin();
+  const mustYield = (begun: number) => places.waits > 0 && performance.now() - begun >= turnMs;
   const interrupt = new AbortController();
   // One listener for each running attempt.
   setMaxListeners(0, interrupt.signal);
   const { log } = ctx;
 
-  async function serveInSlot(webhook: Served, release: () => void, signal: AbortSignal): Promise<void> {
+  /** Serves the webhook now, or when it has a slot. A webhook that is no longer active leaves the queue. */
+  async function enter(webhook: Served, signal: AbortSignal): Promise<void> {
+    const { id, org_id: orgId } = webhook;
+    let release = places.tryAcquire(orgId);
+    const place = { webhook, leave: new AbortController() };
+    if (!release) {
+      waiting.set(id, place);
+      release = await places.acquire(orgId, place.leave.signal);
+      waiting.delete(id);
+    }
+    if (release) serving.set(id, serveInSlot(place.webhook, release, signal));
+  }
+
+  async function serveInSlot(webhook: Served, release: Release, signal: AbortSignal): Promise<void> {
     let failed = false;
     try {
       await serve(webhook, signal);
@@ -65,8 +79,8 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     }
     serving.delete(webhook.id);
     release();
-    // After a failure, such as missing keys, the next poll is soon enough.
-    if (othersWait && !failed) loop.wake();
+    // A webhook that has yielded its slot waits again. After a failure, such as missing keys, the next poll is soon enough.
+    if (places.waits > 0 && !failed) loop.wake();
   }
 
   async function serve({ org_id: orgId, id, failures }: Served, signal: AbortSignal): Promise<void> {
@@ -114,20 +128,17 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     async (signal) => {
       // Each slot rests on it between its rounds.
       setMaxListeners(0, signal);
-      const waiting = (await listActive(ctx.pool, ctx.now())).filter(({ id }) => !serving.has(id));
-      const slotHolders = [...serving.values()].map(({ webhook }) => webhook);
-      let leftOut = false;
-      for (const webhook of roundRobin.order(waiting, slotHolders)) {
-        const release = limit.acquire(webhook.org_id);
-        if (!release) {
-          leftOut = true;
-          continue;
-        }
-        roundRobin.recordServed(webhook);
-        const work = serveInSlot(webhook, release, signal);
-        serving.set(webhook.id, { webhook, work });
+      const active = await listActive(ctx.pool, ctx.now());
+      const ids = new Set(active.map(({ id }) => id));
+      for (const [id, { leave }] of waiting) if (!ids.has(id)) leave.abort();
+      // Organizations take turns also at the slots that are free now.
+      const entering = new Rotation<Served>();
+      for (const webhook of active) {
+        const place = waiting.get(webhook.id);
+        if (place) place.webhook = webhook;
+        else if (!serving.has(webhook.id)) entering.add(webhook.org_id, webhook);
       }
-      othersWait = leftOut;
+      for (let next = entering.take(); next; next = entering.take()) void enter(next, signal);
     },
     {
       intervalMs: POLL_INTERVAL_MS,
@@ -140,9 +151,10 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     async stop() {
       unsubscribe();
       await loop.stop();
+      for (const { leave } of waiting.values()) leave.abort();
       const drained = new AbortController();
       const timeout = sleep(DRAIN_TIMEOUT_MS, drained.signal).then(() => interrupt.abort());
-      await Promise.all([...serving.values()].map(({ work }) => work));
+      await Promise.all(serving.values());
       drained.abort();
       await timeout;
     },

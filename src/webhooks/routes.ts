@@ -5,7 +5,7 @@ import type { Shared } from '../context.js';
 import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Uuid, Words } from '../http/schema.js';
-import { makeConcurrencyLimit } from '../fairness/concurrency-limit.js';
+import { Slots } from '../fairness/slots.js';
 import { createWebhook } from './create.js';
 import { deleteWebhook } from './delete.js';
 import { list, listLog } from './list.js';
@@ -33,7 +33,7 @@ const params = Type.Object({ webhook_id: Field(Uuid, 'The id of the webhook.') }
 
 export function webhookRoutes(app: App, ctx: Shared): void {
   // Bounded, because a test holds its request until the receiver responds.
-  const testLimit = makeConcurrencyLimit(ctx.settings.webhooks.tests);
+  const testLimit = new Slots(ctx.settings.webhooks.tests);
 
   app.get(
     '/v1/webhooks',

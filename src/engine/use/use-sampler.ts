@@ -1,4 +1,4 @@
-import { makeConcurrencyLimit } from '../../fairness/concurrency-limit.js';
+import { Slots } from '../../fairness/slots.js';
 import type { Activity, Runtime } from '../runtime.js';
 import { UseHistory, HISTORY_MS } from './use-history.js';
 import { UseTotals } from './use-totals.js';
@@ -41,8 +41,8 @@ interface Track {
 export class UseSampler {
   readonly totals;
   private readonly tracks = new Map<string, Track>();
-  private readonly asked = makeConcurrencyLimit(ASKED);
-  private readonly walks = makeConcurrencyLimit(WALKS);
+  private readonly asked = new Slots(ASKED);
+  private readonly walks = new Slots(WALKS);
   private running: ReadonlySet<string> = new Set();
   private samples = false;
 

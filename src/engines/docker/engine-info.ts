@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { v5 as uuidv5 } from 'uuid';
-import type { Slots } from '../../fairness/concurrency-limit.js';
+import type { SlotLimits } from '../../fairness/slots.js';
 import { CPU_OVERCOMMIT } from '../../engine/machine-capacity.js';
 import type { Capacity, Runtime } from '../../engine/runtime.js';
 import { SHARED_CPU_MILLIS } from '../../engine/shared-cpu.js';
@@ -35,7 +35,7 @@ export const STARTS_PER_CPU = 2;
 const FEWEST_STARTS = 4;
 
 /** How many containers are made and started at once: the work of the engine, without pulls. One slot is for a further organization. */
-export function startSlots(cpus: number): Slots {
+export function startSlots(cpus: number): SlotLimits {
   const total = Math.max(cpus * STARTS_PER_CPU, FEWEST_STARTS);
   return { total, each: total - 1 };
 }

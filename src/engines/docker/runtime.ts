@@ -1,5 +1,5 @@
 import Docker from 'dockerode';
-import { makeFairQueue, type FairQueue } from '../../fairness/fair-queue.js';
+import { SlotQueue } from '../../fairness/slot-queue.js';
 import { sleep } from '../../lib/sleep.js';
 import { VolumeDiskError } from '../../volumes/storage/disks/errors.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
@@ -123,7 +123,7 @@ export class DockerRuntime implements Runtime {
     private readonly detected: DetectedCapabilities,
     private readonly networks: SandboxNetworks,
     /** The engine makes more containers at once no faster, and each of them later. */
-    private readonly starts: FairQueue,
+    private readonly starts: SlotQueue,
     private readonly images: Images,
     private readonly controlGroup: string | undefined,
   ) {
@@ -173,12 +173,7 @@ export class DockerRuntime implements Runtime {
         init,
         sharesKernel: sharesKernel(info, options.runtimeClass),
       }),
-      makeFairQueue({
-        slots: startSlots(info.NCPU),
-        waiting: { total: Infinity, each: Infinity },
-        maxWaitMs: LONGEST_WAIT_MS,
-        idleMs: Infinity,
-      }),
+      new SlotQueue({ ...startSlots(info.NCPU), maxWaitMs: LONGEST_WAIT_MS }),
       new Images(untimed, goArchitecture(info), options.pulls),
       openControlGroup(info),
     );
@@ -201,11 +196,7 @@ export class DockerRuntime implements Runtime {
       if (newer) await found.remove({ force: true, v: true });
       const prepared = newer ? undefined : found;
       const image = prepared ? undefined : (newer ?? (await this.images.ensure(run, signal)));
-      const release = await this.starts.acquire(run.orgId, {
-        idleMs: () => 0,
-        cutOff: () => undefined,
-        gone: signal,
-      });
+      const release = await this.starts.acquire(run.orgId, signal);
       if (!release) throw new Error('the engine is busy with other starts');
       // A start that hangs costs the engine nothing, and must not take the places of others.
       const hangs = setTimeout(release, USUAL_START_MS);

@@ -6,7 +6,7 @@ import { ApiError } from '../../http/errors.js';
 import { answers, type App } from '../../http/route.js';
 import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
-import { ByteBudget } from '../../fairness/byte-budget.js';
+import { Slots } from '../../fairness/slots.js';
 import type { Turns } from '../../fairness/turns.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { AgentChannel, type Pipe } from './channel.js';
@@ -18,7 +18,7 @@ export const MEMORY = { total: 256 * MIB, each: 128 * MIB, base: 8 * MIB };
 
 /** The channel into a sandbox that the official clients use. */
 export function agentRoute(app: App, entrance: Entrance, turns: Turns, log: Logger): void {
-  const memory = new ByteBudget(MEMORY);
+  const memory = new Slots(MEMORY);
   app.get(
     '/v1/sandboxes/:sandbox_id/agent',
     {

@@ -14,7 +14,7 @@ import { whenOver } from '../../http/when-over.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import { makeConcurrencyLimit } from '../../fairness/concurrency-limit.js';
+import { Slots } from '../../fairness/slots.js';
 import type { Turns } from '../../fairness/turns.js';
 import { ADDRESSES, sandboxKeyOf } from '../address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
@@ -53,7 +53,7 @@ const response = {
 
 /** Commands for callers without a client. */
 export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
-  const memory = makeConcurrencyLimit(MEMORY);
+  const memory = new Slots(MEMORY);
 
   async function within<T>(
     request: FastifyRequest,

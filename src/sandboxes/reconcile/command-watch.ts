@@ -1,5 +1,5 @@
 import type { Context } from '../../context.js';
-import { makeFairQueue } from '../../fairness/fair-queue.js';
+import { SlotQueue } from '../../fairness/slot-queue.js';
 import { commandStateOf, type CommandState } from '../../guest/command-end.js';
 import type { ReconcileRow } from './queries.js';
 import type { Timed } from './scope.js';
@@ -9,12 +9,7 @@ const FIRST_PAUSE_MS = 2_000;
 const LONGEST_PAUSE_MS = 60_000;
 /** A guest may stop its agent. */
 const LOOK_LIMIT_MS = 5_000;
-const LOOKS = {
-  slots: { total: 16, each: 4 },
-  waiting: { total: Infinity, each: Infinity },
-  maxWaitMs: LONGEST_PAUSE_MS,
-  idleMs: Infinity,
-};
+const LOOKS = { total: 16, each: 4, maxWaitMs: LONGEST_PAUSE_MS };
 
 interface Look {
   dueAt: number;
@@ -34,7 +29,7 @@ export class CommandWatch {
   private quick: Promise<void> | undefined;
   private looks = new Map<string, Look>();
   private readonly busy = new Map<string, { over: AbortController; done: Promise<void> }>();
-  private readonly queue = makeFairQueue(LOOKS);
+  private readonly queue = new SlotQueue(LOOKS);
 
   constructor(
     private readonly ctx: Context,
@@ -115,11 +110,7 @@ export class CommandWatch {
   }
 
   private async lookByAgent(row: ReconcileRow, gone: AbortSignal): Promise<void> {
-    const release = await this.queue.acquire(row.orgId, {
-      idleMs: () => 0,
-      cutOff: () => undefined,
-      gone,
-    });
+    const release = await this.queue.acquire(row.orgId, gone);
     if (!release) return;
     try {
       const state = await this.ask(row.sandboxId, gone);

@@ -1,5 +1,5 @@
 import type { Context } from '../../context.js';
-import type { Slots } from '../../fairness/concurrency-limit.js';
+import { Slots, type SlotLimits } from '../../fairness/slots.js';
 import { sleep } from '../../lib/sleep.js';
 import { NoRoomError } from '../../engine/runtime.js';
 import type { Term } from '../../workers/lease.js';
@@ -12,7 +12,7 @@ export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
  * organization then delay no other. A stop waits for its grace and a start for its image; the other calls keep the engine
  * busy. Beside these limits an organization has at most as many calls as are free, so a few cannot use them up.
  */
-export const CALLS_AT_ONCE: Record<CallKind, Slots> = {
+export const CALLS_AT_ONCE: Record<CallKind, SlotLimits> = {
   start: { total: 1_000, each: 64 },
   stop: { total: 4_000, each: 2_000 },
   kill: { total: 16, each: 8 },
@@ -45,8 +45,8 @@ interface Call {
 /** The calls to the runtime in flight, at most one for a sandbox. */
 export class RuntimeCalls {
   private readonly busy = new Map<string, Call>();
-  /** The calls in flight of each kind, and of each kind and organization. */
-  private readonly counts = new Map<string, number>();
+  private readonly slots = new Map<string, Slots>();
+  private readonly hanging = new Slots({ total: Infinity, each: MOST_HANGING });
 
   constructor(
     private readonly ctx: Context,
@@ -79,30 +79,26 @@ export class RuntimeCalls {
     work: (signal: AbortSignal) => Promise<void>,
   ): void {
     if (!term.valid) return;
-    const { total, each } = this.limitOf(kind);
-    const own = this.counts.get(`${kind} ${orgId}`) ?? 0;
-    if (own >= Math.min(each, total - (this.counts.get(kind) ?? 0))) return;
-    if ((this.counts.get(`hanging ${orgId}`) ?? 0) >= MOST_HANGING) return;
+    const slots = this.slotsOf(kind);
+    if (slots.heldBy(orgId) >= slots.free || this.hanging.heldBy(orgId) >= MOST_HANGING) return;
+    const release = slots.acquire(orgId);
+    if (!release) return;
     const controller = new AbortController();
     const signal = AbortSignal.any([controller.signal, term.signal]);
-    let counted: CallKind | 'hanging' = kind;
-    const countAs = (next: typeof counted | undefined) => {
-      this.count(counted, orgId, -1);
-      if (next === undefined) return;
-      counted = next;
-      this.count(counted, orgId, 1);
+    let hangs = false;
+    const hang = () => {
+      hangs = true;
+      // Also beyond its limit, which only stops later calls.
+      this.hanging.add(orgId, 1);
+      release();
+      this.again();
     };
-    this.count(counted, orgId, 1);
-    const hangs =
-      kind === 'kill' || kind === 'destroy'
-        ? setTimeout(() => {
-            countAs('hanging');
-            this.again();
-          }, HANGS_AFTER_MS).unref()
-        : undefined;
+    const timer =
+      kind === 'kill' || kind === 'destroy' ? setTimeout(hang, HANGS_AFTER_MS).unref() : undefined;
     const done = this.run({ orgId, sandboxId }, kind, work(signal)).finally(() => {
-      clearTimeout(hangs);
-      countAs(undefined);
+      clearTimeout(timer);
+      if (hangs) this.hanging.add(orgId, -1);
+      else release();
     });
     this.busy.set(sandboxId, { kind, controller, done });
   }
@@ -116,19 +112,15 @@ export class RuntimeCalls {
     ended.abort();
   }
 
-  private limitOf(kind: CallKind): Slots {
+  /** A runtime that is not connected yet does not say whether it is a cluster. No call reaches it then. */
+  private slotsOf(kind: CallKind): Slots {
     const { total, each } = CALLS_AT_ONCE[kind];
     const times =
       this.ctx.runtime.placesRuns === true && (kind === 'kill' || kind === 'destroy') ? TIMES_ON_CLUSTER : 1;
-    return { total: total * times, each: each * times };
-  }
-
-  private count(kind: CallKind | 'hanging', orgId: string, change: number): void {
-    for (const key of [kind, `${kind} ${orgId}`]) {
-      const count = (this.counts.get(key) ?? 0) + change;
-      if (count === 0) this.counts.delete(key);
-      else this.counts.set(key, count);
-    }
+    const name = `${kind}, ${times}`;
+    const slots = this.slots.get(name) ?? new Slots({ total: total * times, each: each * times });
+    this.slots.set(name, slots);
+    return slots;
   }
 
   private async run(ref: SandboxRef, step: CallKind, work: Promise<void>): Promise<void> {

@@ -7,7 +7,7 @@ import { onRevocation } from '../../access/revocation-watch.js';
 import type { Context, WorkerContext } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
-import { makeConcurrencyLimit, type ConcurrencyLimit } from '../../fairness/concurrency-limit.js';
+import { Slots } from '../../fairness/slots.js';
 import type { Guest } from '../../guest/guest.js';
 import { MovedAwayError } from '../forward.js';
 import { watchLabels } from '../label-watch.js';
@@ -38,13 +38,13 @@ export interface Visit {
 /** The admission into running sandboxes, for every route that reaches into one. */
 export class Entrance {
   private readonly visits: StreamLimit;
-  private readonly visitsOfSandbox: ConcurrencyLimit;
+  private readonly visitsOfSandbox: Slots;
   private readonly sessions: OpenSessions;
 
   constructor(private readonly ctx: WorkerContext) {
     const { maxVisits, maxVisitsOfSandbox } = ctx.settings;
     this.visits = new StreamLimit(maxVisits, 'too many connections into sandboxes are open: try again later');
-    this.visitsOfSandbox = makeConcurrencyLimit({ total: maxVisits, each: maxVisitsOfSandbox });
+    this.visitsOfSandbox = new Slots({ total: maxVisits, each: maxVisitsOfSandbox });
     this.sessions = new OpenSessions(ctx);
   }
 

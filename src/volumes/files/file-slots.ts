@@ -4,7 +4,7 @@ import type { Shared } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { resetConnection } from '../../http/reset-connection.js';
 import { whenOver } from '../../http/when-over.js';
-import { makeFairQueue, type SlotHolder } from '../../fairness/fair-queue.js';
+import { ReclaimedSlots, type SlotHolder } from '../../fairness/reclaimed-slots.js';
 
 /** Each list holds up to 50,000 entries in memory; the others hold descriptors and half a MiB. */
 export const FILE_SLOTS = {
@@ -24,8 +24,8 @@ export type EnterFiles = (
 
 export function makeFileSlots({ settings, stopping }: Shared): EnterFiles {
   const queueOf = (kind: FileSlotKind) =>
-    makeFairQueue({
-      slots: FILE_SLOTS[kind],
+    new ReclaimedSlots({
+      ...FILE_SLOTS[kind],
       waiting: WAITING,
       maxWaitMs: settings.filePatienceMs,
       idleMs: settings.fileIdleMs,

@@ -1,4 +1,4 @@
-import { FairSlots } from '../../fairness/fair-slots.js';
+import { SlotQueue } from '../../fairness/slot-queue.js';
 
 const VALID_MS = 10_000;
 const VALID_PER_MEASURED = 20;
@@ -21,7 +21,7 @@ export interface Account {
 /** Counts the allocated bytes of volumes with a cap: the latest measurement, and the files that this process has added since. */
 export class CapLedger {
   private readonly uses = new Map<string, Use>();
-  private readonly pieces = new FairSlots(MEASUREMENTS);
+  private readonly pieces = new SlotQueue(MEASUREMENTS);
 
   constructor(
     private readonly measure: (

@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
-import { FairSlots } from '../../fairness/fair-slots.js';
+import { SlotQueue } from '../../fairness/slot-queue.js';
 import { CapLedger } from './cap-ledger.js';
 import { measure } from './disk-usage.js';
 import { DATA, INCOMING, MOUNT_POINT } from './disks/disk-image.js';
@@ -21,7 +21,7 @@ export const FILE_PIECES = { total: 2, each: 1 };
  * path.
  */
 export class VolumeStore {
-  readonly pieces = new FairSlots(FILE_PIECES);
+  readonly pieces = new SlotQueue(FILE_PIECES);
   readonly caps = new CapLedger((orgId, volumeId, signal) => this.measure(orgId, volumeId, signal));
 
   /** Whether volumes with a cap get disks of their own, which hold everybody to it. The runtime finds out. */

@@ -1,5 +1,5 @@
 import type Docker from 'dockerode';
-import { FairSlots } from '../../../fairness/fair-slots.js';
+import { SlotQueue } from '../../../fairness/slot-queue.js';
 import { ORG_LABEL } from '../container.js';
 import { listPulled } from './engine-image.js';
 import { PullError } from '../../../registry/pull-error.js';
@@ -16,7 +16,7 @@ export interface HeldImage {
 export class HeldImages {
   /** All images that containers of an organization may hold, and perhaps more. */
   private readonly known = new Map<string, Map<string, number>>();
-  private readonly inTurn = new FairSlots({ total: Infinity, each: 1 });
+  private readonly claiming = new SlotQueue({ total: Infinity, each: 1 });
   /** By run: the images of containers that do not exist yet. */
   private readonly claims = new Map<string, HeldImage & { orgId: string }>();
 
@@ -28,7 +28,7 @@ export class HeldImages {
   /** Throws PullError if the image is too much for the organization. It counts until `release`, and then for its containers. */
   async claim({ orgId, runId }: { orgId: string; runId: string }, image: HeldImage): Promise<void> {
     if (this.maxBytes() === Infinity) return;
-    await this.inTurn.run(orgId, async () => {
+    await this.claiming.run(orgId, async () => {
       if (this.known.get(orgId)?.has(image.id) !== true) {
         const held = (await this.read(orgId)).set(image.id, image.bytes);
         if (sum(held) > this.maxBytes())

@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { open, statfs, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { FairSlots } from '../../../fairness/fair-slots.js';
+import { SlotQueue } from '../../../fairness/slot-queue.js';
 import { mountsBelow } from '../../../lib/mount-table.js';
 import { ignoreMissing } from '../guest-path.js';
 import {
@@ -44,8 +44,8 @@ const GROWTH_RETRY_MS = 15_000;
 export class VolumeDisks {
   private readonly usedAt = new Map<string, number>();
   private readonly opening = new Map<string, Promise<void>>();
-  private readonly work = new FairSlots(WORK);
-  private readonly longWork = new FairSlots(LONG_WORK);
+  private readonly work = new SlotQueue(WORK);
+  private readonly longWork = new SlotQueue(LONG_WORK);
   /** The sizes in GiB that images have at least: they never shrink. */
   private readonly sizes = new Map<string, { gib: number; grown: boolean; retryAt: number }>();
   private timer: NodeJS.Timeout | undefined;
@@ -213,7 +213,7 @@ export class VolumeDisks {
 
   private async locked(
     volume: string,
-    slots: FairSlots,
+    slots: SlotQueue,
     work: (lock: FileHandle) => Promise<void>,
   ): Promise<void> {
     await slots.run(dirname(volume), async () =>
