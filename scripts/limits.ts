@@ -8,7 +8,7 @@ import {
   MOST_OF_CONNECTION,
   UPLOAD_TIMEOUT_MS,
 } from '../src/http/server.js';
-import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/fairness/refusal-delays.js';
+import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/http/refusal-delays.js';
 import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
 import type { SlotLimits } from '../src/fairness/slots.js';
 import { AT_ONCE } from '../src/fairness/fair-admission.js';
@@ -51,7 +51,7 @@ import { STARTS_PER_CPU } from '../src/engines/docker/engine-info.js';
 import { HEAD_RUNS, PASS_RUNS } from '../src/sandboxes/placement/queries.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
 import { PACE } from '../src/fairness/pace.js';
-import { SHARE_MS } from '../src/fairness/turns.js';
+import { SHARE_MS } from '../src/fairness/loop-time.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
 import { IMAGE_LIMITS } from './image-limits.js';
 import { answerText, bytes, number, time, type Answer, type Limit } from './limit-values.js';
@@ -86,7 +86,7 @@ const SHARED: SharedLimit[] = [
   {
     limit: 'requests that are read and not yet begun',
     ...slots(BEGIN_QUEUE),
-    beyond: 'the request begins out of turn',
+    beyond: 'the request begins at once',
   },
   {
     limit: 'reads, uploads, copies and removals of files of volumes at once',
@@ -390,7 +390,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: rateLimited,
     },
     {
-      limit: 'requests that wait for their turn',
+      limit: 'requests that wait to be admitted',
       value: number(ADMISSION.waiting.each),
       beyond: rateLimited,
     },
@@ -430,20 +430,21 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'the kernel ignores the connection, and the client tries again after a second',
     },
     {
-      limit: 'requests that wait for their turn, and for how long',
+      limit: 'requests that wait to be admitted, and for how long',
       value: `${number(ADMISSION.waiting.total)}, ${time(ADMISSION.maxWaitMs)}`,
       beyond: { error: 'not_ready' },
     },
     { limit: 'cost in progress at once', value: `${ADMISSION.running.total} units`, beyond: 'requests wait' },
     {
-      limit: 'waiting requests that begin, and that are refused as late, in a turn of the event loop',
+      limit: 'waiting requests that begin, and that are refused as late, in an iteration of the event loop',
       value: number(AT_ONCE),
-      beyond: 'the next turn',
+      beyond: 'the next iteration',
     },
     {
-      limit: 'time of logs, event streams and channels in a turn of the event loop, shared by organizations',
+      limit:
+        'time of logs, event streams and channels in an iteration of the event loop, shared by organizations',
       value: time(SHARE_MS),
-      beyond: 'reading pauses until the next turn',
+      beyond: 'reading pauses until the next iteration',
     },
     {
       limit: 'space that stays free on each disk',

@@ -72,7 +72,7 @@ const FIXED_WEBHOOK_SETTINGS = {
   /** Database connections for deliveries. Starts and stops use the same pool. */
   connections: { total: 8, each: 3 },
   /** How long a webhook is served while another waits. */
-  turnMs: 5 * SECOND_MS,
+  yieldAfterMs: 5 * SECOND_MS,
   /** Concurrency limits of tests over the API. */
   tests: { total: 16, each: 2 },
 };

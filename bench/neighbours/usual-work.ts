@@ -49,9 +49,9 @@ export class UsualWork {
     };
     const until = performance.now() + seconds * 1000;
     const reads = ['/v1/sandboxes?limit=20', `/v1/sandboxes/${this.sandbox}`, '/v1/events?limit=20'];
-    let turn = 0;
+    let count = 0;
     const loops = [
-      repeat(measured, 'read', until, 20, () => this.expect('GET', reads[(turn += 1) % reads.length]!)),
+      repeat(measured, 'read', until, 20, () => this.expect('GET', reads[(count += 1) % reads.length]!)),
       repeat(measured, 'write', until, 200, () => this.createAndDelete()),
       repeat(measured, 'file', until, 100, () => this.stat()),
       repeat(measured, 'file', until, 500, () => this.writeFile()),

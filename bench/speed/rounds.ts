@@ -44,8 +44,8 @@ export async function inTurns<Name extends string>(
   const measured = new Map(names.map((name) => [name, [] as Figures[]]));
   for (const name of names) await run(generator, arms[name], connections, seconds * WARM_UP);
   for (let round = 0; round < rounds; round += 1) {
-    for (let turn = 0; turn < names.length; turn += 1) {
-      const name = names[(round + turn) % names.length]!;
+    for (let index = 0; index < names.length; index += 1) {
+      const name = names[(round + index) % names.length]!;
       measured.get(name)!.push(await measureOnce(generator, arms[name], connections, seconds));
     }
   }

@@ -2,7 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { Context, ServiceContext } from '../context.js';
 import { TracedPool, TracedSql } from '../db/traced.js';
 import { withSlowCommits } from '../db/transaction.js';
-import { endTurn } from '../http/admission.js';
+import { endAdmission } from '../http/admission.js';
 import type { App } from '../http/route.js';
 import type { Span } from '../lib/tracing.js';
 import { callerOf } from './caller.js';
@@ -31,7 +31,7 @@ export function addRequestContexts(app: App, { requests, ...rest }: ServiceConte
     const isRead = method === 'GET' || method === 'HEAD';
     const context = isRead
       ? shared
-      : { ...shared, shared, pool: withSlowCommits(shared.pool, () => endTurn(request)) };
+      : { ...shared, shared, pool: withSlowCommits(shared.pool, () => endAdmission(request)) };
     request.context = span?.context.sampled === true ? traced(context, span) : context;
     done();
   });

@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import type { Shared } from '../context.js';
 import { ReaderGone, streamSnapshot, type StreamOptions } from '../db/stream.js';
 import type { Transaction } from '../db/transaction.js';
-import { endTurn } from '../http/admission.js';
+import { endAdmission } from '../http/admission.js';
 import { ApiError } from '../http/errors.js';
 import { watchReader } from '../http/slow-reader.js';
 import { ReclaimedSlots } from '../fairness/reclaimed-slots.js';
@@ -48,7 +48,7 @@ export function makeSnapshotStreamer(
       stallMs: settings.usageStallMs,
       limitMs: settings.usageLimitMs,
     });
-    endTurn(request);
+    endAdmission(request);
     const release = await queue.acquire(orgId, reader);
     if (!release) {
       throw new ApiError('rate_limited', `too much ${content} is being read: try again later`, null, {
@@ -64,7 +64,7 @@ export function makeSnapshotStreamer(
       if (reply.raw.headersSent) reader.cutOff();
     };
     try {
-      return await request.turn!.more(BEGIN_UNITS, () =>
+      return await request.admission!.more(BEGIN_UNITS, () =>
         streamSnapshot(
           contextOf(request).pool,
           { beforeSnapshot, gone: reader.gone, onBreak, onEnd },
@@ -80,7 +80,7 @@ export function makeSnapshotStreamer(
         ),
       );
     } catch (error) {
-      // A refused turn has begun nothing that would end.
+      // A refused admission has begun nothing that would end.
       release();
       // The client does not receive this error, but the log must not show an internal one.
       if (error instanceof ReaderGone) throw new ApiError('request_timeout', 'the client has left');

@@ -10,7 +10,7 @@ import { answers, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
 import { sendJson } from '../http/send-json.js';
 import { eventStream, FollowHeaders, StreamLimit, sendEvents } from '../http/sse.js';
-import type { Turns } from '../fairness/turns.js';
+import type { PacedSteps } from '../fairness/paced-steps.js';
 import { lockPartitions } from './events/partition-queries.js';
 import { EventResponse, PaginatedEventResponse } from './events/schema.js';
 import { startExport, EXPORT_FORMATS, exportText } from './export/export.js';
@@ -46,7 +46,7 @@ const exported = {
   },
 };
 
-export function eventRoutes(app: App, ctx: Shared, turns: Turns): void {
+export function eventRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
   const streamExport = makeSnapshotStreamer(ctx, {
     total: ctx.settings.maxExports,
     content: 'of the audit trail',
@@ -170,7 +170,7 @@ export function eventRoutes(app: App, ctx: Shared, turns: Turns): void {
       },
     },
     async (request, reply) => {
-      const events = await stream(contextOf(request), limit, reads, turns, request, reply, request.query);
+      const events = await stream(contextOf(request), limit, reads, steps, request, reply, request.query);
       return sendEvents(reply, events, ctx.settings.usageStallMs);
     },
   );

@@ -226,7 +226,7 @@ class Pipelined {
     });
   }
 
-  /** Sends the statements of one turn of the event loop in one write. */
+  /** Sends the statements of one iteration of the event loop in one write. */
   private gather(): void {
     if (this.gathering) return;
     this.gathering = true;

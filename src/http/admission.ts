@@ -7,18 +7,18 @@ import { whenOver } from './when-over.js';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The handler mostly waits or streams. It begins in its turn, and then holds no admission. */
+    /** The handler mostly waits or streams. It begins when it is admitted, and then holds no admission. */
     waits?: boolean;
   }
   interface FastifyRequest {
-    turn: RequestTurn | null;
+    admission: RequestAdmission | null;
   }
 }
 
 const WRITE_COST = 2;
 const BYTES_OF_UNIT = 8 * 1024;
 const MILLIS_OF_UNIT = 20;
-/** A request takes so long outside of its turn: it is read and its answer is written. */
+/** A request takes so long outside of its admission: it is read and its answer is written. */
 export const OUTSIDE_MS = 1;
 const SMOOTHING = 0.1;
 /** The most keys that are kept for a route. */
@@ -33,7 +33,7 @@ export const ADMISSION = {
 };
 const SWEEP_MS = 500;
 
-export class RequestTurn {
+export class RequestAdmission {
   private admission: Admission | undefined;
   private begun = 0;
   private isOver = false;
@@ -52,7 +52,7 @@ export class RequestTurn {
     });
   }
 
-  /** `cost`: without the time. Returns whether the turn has not ended before. */
+  /** `cost`: without the time. Returns whether the admission has not ended before. */
   end(cost: number): boolean {
     if (this.isOver) return false;
     this.isOver = true;
@@ -61,11 +61,11 @@ export class RequestTurn {
   }
 
   async more<T>(cost: number, work: (end: () => void) => Promise<T>): Promise<T> {
-    const turn = new RequestTurn(this.shares, this.key);
+    const admission = new RequestAdmission(this.shares, this.key);
     await new Promise<void>((resolve, reject) => {
-      turn.take(cost, (error) => (error ? reject(error) : resolve()));
+      admission.take(cost, (error) => (error ? reject(error) : resolve()));
     });
-    const end = () => void turn.end(cost);
+    const end = () => void admission.end(cost);
     try {
       return await work(end);
     } finally {
@@ -76,7 +76,7 @@ export class RequestTurn {
 
 /**
  * Admits requests when they are complete, in fair shares among the values of `keyOf`. A request holds its admission until its
- * answer is written or begins to stream, or until `endTurn`.
+ * answer is written or begins to stream, or until `endAdmission`.
  */
 export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyRequest) => string): void {
   const shares = new FairAdmission({ ...ADMISSION, pace });
@@ -85,19 +85,19 @@ export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyReques
   };
   const sweeps = setInterval(sweep, SWEEP_MS).unref();
   app.addHook('onClose', async () => Promise.resolve(clearInterval(sweeps)));
-  app.decorateRequest('turn', null);
+  app.decorateRequest('admission', null);
   const estimates = new Estimates();
 
   app.addHook('preValidation', (request, reply, done) => {
     const { config } = request.routeOptions;
     const key = keyOf(request);
-    const turn = new RequestTurn(shares, key);
+    const own = new RequestAdmission(shares, key);
     if (request.caller) pace.see(key);
-    request.turn = turn;
+    request.admission = own;
     const estimate = Math.max(estimates.of(config, key) ?? 0, costOf(request, 0));
-    const admission = turn.take(Math.min(estimate, ADMISSION.running.each), (error) => {
+    const admission = own.take(Math.min(estimate, ADMISSION.running.each), (error) => {
       if (!error) pace.charge(key, OUTSIDE_MS);
-      if (!error && (config.waits === true || config.upload === true)) endTurn(request);
+      if (!error && (config.waits === true || config.upload === true)) endAdmission(request);
       done(error);
     });
     if (!admission.isWaiting) return;
@@ -108,7 +108,7 @@ export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyReques
   app.addHook('onSend', (request, _reply, payload, done) => {
     done();
     const cost = costOf(request, bytesOf(payload));
-    if (request.turn?.end(cost)) estimates.learn(request.routeOptions.config, keyOf(request), cost);
+    if (request.admission?.end(cost)) estimates.learn(request.routeOptions.config, keyOf(request), cost);
   });
 }
 
@@ -130,8 +130,8 @@ class Estimates {
 }
 
 /** Call it before a request waits for anything but the processor and the database. */
-export function endTurn(request: FastifyRequest): void {
-  request.turn?.end(costOf(request, 0));
+export function endAdmission(request: FastifyRequest): void {
+  request.admission?.end(costOf(request, 0));
 }
 
 function costOf(request: FastifyRequest, bytesOut: number): number {

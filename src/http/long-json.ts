@@ -1,5 +1,5 @@
 import { stringifyExact } from '../lib/exact-json.js';
-import type { Turns } from '../fairness/turns.js';
+import type { PacedSteps } from '../fairness/paced-steps.js';
 
 const ITEMS_OF_STEP = 100;
 const LETTERS_OF_STEP = 32 * 1024;
@@ -8,7 +8,7 @@ const LETTERS_OF_STEP = 32 * 1024;
  * Makes the JSON text of an object with long lists or strings in turns with other work: in one step, 50,000 files or 8 MiB of output
  * would hold up all other requests.
  */
-export async function longJson(turns: Turns, key: string, fields: object): Promise<Buffer> {
+export async function longJson(steps: PacedSteps, key: string, fields: object): Promise<Buffer> {
   const pieces: Buffer[] = [];
   const text = textOf(fields);
   const step = () => {
@@ -16,7 +16,7 @@ export async function longJson(turns: Turns, key: string, fields: object): Promi
     if (!done) pieces.push(Buffer.from(value));
     return done;
   };
-  while (!(await turns.once(key, step)));
+  while (!(await steps.once(key, step)));
   return Buffer.concat(pieces);
 }
 

@@ -18,7 +18,7 @@ import { Slots, type SlotLimits } from '../fairness/slots.js';
 import { isOutOfDescriptors } from '../lib/descriptor-limit.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import { sleep } from '../lib/sleep.js';
-import { bytesOf, endTurn } from './admission.js';
+import { bytesOf, endAdmission } from './admission.js';
 import { BeginQueue } from './begin-queue.js';
 import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
@@ -26,7 +26,7 @@ import { dropBody } from './drop-body.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
 import type { OtherMethods } from './other-methods.js';
-import { RefusalDelays } from '../fairness/refusal-delays.js';
+import { RefusalDelays } from './refusal-delays.js';
 import type { App } from './route.js';
 import { closeOthers } from './listen.js';
 import { makeSerializerCompiler } from './serializer.js';
@@ -139,7 +139,7 @@ export function makeServer(
   app.setErrorHandler((error, request, reply) => {
     const refusal = toApiError(error, request);
     if (refusal.status !== 429) return answerWith(refusal, request, reply);
-    endTurn(request);
+    endAdmission(request);
     const delayMs = delays.next(request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
     if (delayMs === undefined) return void request.raw.socket.destroy();
     void answerLate(delayMs, refusal, request, reply);

@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { Slots } from '../fairness/slots.js';
-import { endTurn } from './admission.js';
+import { endAdmission } from './admission.js';
 import { ApiError } from './errors.js';
 import { whenOver } from './when-over.js';
 
@@ -39,7 +39,7 @@ export class StreamLimit {
     if (!release) {
       throw new ApiError('rate_limited', this.refusal, null, { headers: { 'retry-after': '5' } });
     }
-    endTurn(reply.request);
+    endAdmission(reply.request);
     const gone = new AbortController();
     whenOver(reply, () => {
       release();

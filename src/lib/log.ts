@@ -12,8 +12,8 @@ export function makeLog(level: LogLevel, destination: DestinationStream): Logger
 }
 
 /**
- * Writes the lines of one turn of the event loop together, because the write is the most expensive part of a line. A process that is killed
- * loses only the lines of its last turn, whose responses are lost too.
+ * Writes the lines of one iteration of the event loop together, because the write is the most expensive part of a line. A process that is killed
+ * loses only the lines of its last iteration, whose responses are lost too.
  */
 export function batchedByTurn(destination: DestinationStream): DestinationStream {
   let lines = '';

@@ -7,7 +7,7 @@ import type { Descriptor } from './manifest.js';
 import { PullError, type PullFailure } from './pull-error.js';
 import { TarScan } from './tar-scan.js';
 
-/** Runs work on a few bytes when it is its turn. */
+/** Runs work on a few bytes when an iteration of the event loop has time for it. */
 export type Step = <T>(work: () => T) => Promise<T>;
 
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);

@@ -17,7 +17,7 @@ export class PullQueue {
   constructor(private readonly timeoutMs: number) {}
 
   /** A pull that loses its place to another organization begins again. Throws PullError, or the reason of the signal. */
-  async inTurn<T>(orgId: string, signal: AbortSignal, work: (pull: Pull) => Promise<T>): Promise<T> {
+  async withSlot<T>(orgId: string, signal: AbortSignal, work: (pull: Pull) => Promise<T>): Promise<T> {
     for (;;) {
       const pull = new Pull(orgId, signal, this.timeoutMs);
       const leave = await this.queue.acquire(orgId, pull);

@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { isNarrowed } from '../access/access.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
-import { endTurn } from '../http/admission.js';
+import { endAdmission } from '../http/admission.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { isOfSdk } from '../http/official-sdk.js';
 import { whenOver } from '../http/when-over.js';
@@ -69,7 +69,7 @@ export class Waiters {
       const sandbox = await operation(wantedUntil);
       if (caller.keyed?.settled) return sandbox;
       if (caller.keyed?.isReplay && wantedUntil) await extend(ctx, caller, sandbox.id, wantedUntil);
-      endTurn(reply.request);
+      endAdmission(reply.request);
       const awaited = await wait(ctx, caller, sandbox, { ...query, millis }, gone.signal);
       const { pending } = awaited;
       let { answer } = awaited;

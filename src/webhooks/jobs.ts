@@ -43,14 +43,14 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   const serving = new Map<string, Promise<void>>();
   /** As the latest pass found them. */
   const waiting = new Map<string, { webhook: Served; leave: AbortController }>();
-  const { served, connections, turnMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
+  const { served, connections, yieldAfterMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
   const places = new SlotQueue(served);
   const slots = new SlotQueue(connections);
   const contextFor = (orgId: string): Context => ({
     ...ctx,
     pool: new SharedPool(ctx.pool, slots, orgId, ctx.pool.eventMarker),
   });
-  const mustYield = (begun: number) => places.waits > 0 && performance.now() - begun >= turnMs;
+  const mustYield = (begun: number) => places.waits > 0 && performance.now() - begun >= yieldAfterMs;
   const interrupt = new AbortController();
   // One listener for each running attempt.
   setMaxListeners(0, interrupt.signal);

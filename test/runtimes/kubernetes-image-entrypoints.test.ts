@@ -233,7 +233,7 @@ describe('the entrypoint of an image, for a command in a Pod', () => {
   test('is read in a minute, or not at all', async () => {
     expect(CONFIG_TIMEOUT_MS).toBe(60_000);
     const queue = new PullQueue(50);
-    const never = queue.inTurn('a', new AbortController().signal, async ({ signal, ended }) => {
+    const never = queue.withSlot('a', new AbortController().signal, async ({ signal, ended }) => {
       await ended;
       signal.throwIfAborted();
     });

@@ -7,7 +7,7 @@ import { dropBody } from '../../src/http/drop-body.js';
 
 const MIB = 1024 * 1024;
 /** Node reads 64 KiB at once, and may have one more such piece in its buffer. */
-const MOST_OF_TURN = 256 * 1024;
+const MOST_OF_ITERATION = 256 * 1024;
 
 const servers: Server[] = [];
 afterEach(() => {
@@ -31,7 +31,7 @@ test('the rest of a refused body is read in small pieces, and the connection ser
   }
   expect(await answered).toBe(413);
   expect(received).toBeGreaterThan(7 * MIB);
-  expect(most).toBeLessThanOrEqual(MOST_OF_TURN);
+  expect(most).toBeLessThanOrEqual(MOST_OF_ITERATION);
   expect(await send(port, agent, Buffer.from('{}'))).toBe(413);
   expect(bodies[1]?.socket).toBe(bodies[0].socket);
   agent.destroy();

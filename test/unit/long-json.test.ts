@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { longJson } from '../../src/http/long-json.js';
-import { Turns } from '../../src/fairness/turns.js';
+import { PacedSteps } from '../../src/fairness/paced-steps.js';
 
 const short = fc.string({ unit: 'binary' });
 /** Longer than a step, with pairs of surrogates across its ends. */
@@ -14,7 +14,7 @@ const value = fc.oneof(short, long, fc.array(item, { maxLength: 350, size: 'max'
 test('JSON in pieces has the text of JSON.stringify', async () => {
   await fc.assert(
     fc.asyncProperty(fc.dictionary(short, value, { maxKeys: 4 }), async (fields) => {
-      const text = await longJson(new Turns(), 'org', fields);
+      const text = await longJson(new PacedSteps(), 'org', fields);
       expect(text.equals(Buffer.from(JSON.stringify(fields)))).toBe(true);
     }),
     { numRuns: 60 },
@@ -24,7 +24,7 @@ test('JSON in pieces has the text of JSON.stringify', async () => {
 test.each([
   ['list', Array.from({ length: 50_000 }, (_, index) => ({ path: `/f-${index}`, note: 'x'.repeat(500) }))],
   ['string', '\u0001'.repeat(8 * 1024 * 1024)],
-])('the event loop turns while a long %s becomes text', async (_, long) => {
+])('the event loop runs while a long %s becomes text', async (_, long) => {
   let isDone = false;
   let turned = 0;
   const count = () => {
@@ -32,7 +32,7 @@ test.each([
     if (!isDone) setImmediate(count);
   };
   setImmediate(count);
-  await longJson(new Turns(), 'org', { long });
+  await longJson(new PacedSteps(), 'org', { long });
   isDone = true;
   // In one step it would turn once at most.
   expect(turned).toBeGreaterThan(5);

@@ -69,7 +69,7 @@ test('a pace forgets keys that have no debt', () => {
   const pace = sharedPace(0.5, 0);
   pace.charge('long', 1_000, 1_000);
   for (let at = 0; at < 100; at += 1) pace.charge(`key ${at}`, 1, 1_000 + at * 2);
-  expect(pace.keys).toBe(101);
+  expect(pace.owners).toBe(101);
   expect(pace.charge('long', 100, 3_000)).toBe(100);
-  expect(pace.keys).toBe(1);
+  expect(pace.owners).toBe(1);
 });

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { Turns } from '../../src/fairness/turns.js';
+import { PacedSteps } from '../../src/fairness/paced-steps.js';
 import { checkLayer, ImageBudget, verified } from '../../src/registry/layer-check.js';
 import { PULL_TIMEOUT_MS, SLOW_PULL } from '../../src/registry/limits.js';
 import { Pull } from '../../src/registry/pull.js';
@@ -43,7 +43,7 @@ test('the wait for another pull does not count as time of a registry', () => {
   vi.useRealTimers();
 });
 
-test('a layer that arrives at full speed is hashed in many turns of the event loop', async () => {
+test('a layer that arrives at full speed is hashed in many iterations of the event loop', async () => {
   const chunk = Buffer.alloc(64 * 1_024);
   const chunks = Array.from({ length: 1_024 }, () => chunk);
   const size = chunk.length * chunks.length;
@@ -51,8 +51,8 @@ test('a layer that arrives at full speed is hashed in many turns of the event lo
   const source = async function* () {
     for (const each of chunks) yield Promise.resolve(each);
   };
-  const turns = new Turns();
-  const step = async <T>(work: () => T) => turns.once('a', work);
+  const steps = new PacedSteps();
+  const step = async <T>(work: () => T) => steps.once('a', work);
   const progress = { passed: 0 };
   const budget = new ImageBudget({ bytes: size, beyond: 'too_large' }, () => undefined);
   const checking = (async () => {

@@ -4,7 +4,7 @@ import {
   REFUSAL_DELAY_MS,
   REFUSAL_GAP_MS,
   RefusalDelays,
-} from '../../src/fairness/refusal-delays.js';
+} from '../../src/http/refusal-delays.js';
 
 test('the refusals of a burst are spread over time, and those of others do not wait for them', () => {
   const delays = new RefusalDelays();

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { SharedReads, type LogPlace } from '../../src/audit/list/shared-reads.js';
 import type { Context } from '../../src/context.js';
-import { RequestTurn } from '../../src/http/admission.js';
+import { RequestAdmission } from '../../src/http/admission.js';
 import { FairAdmission } from '../../src/fairness/fair-admission.js';
 import { Pace, PACE } from '../../src/fairness/pace.js';
 
@@ -35,7 +35,7 @@ function countedReads() {
   });
   const all = shares();
   const next = async (asked: LogPlace, notBefore = 0) =>
-    reads.next({} as Context, new RequestTurn(all, asked.orgId), asked, notBefore);
+    reads.next({} as Context, new RequestAdmission(all, asked.orgId), asked, notBefore);
   return { begun, next };
 }
 

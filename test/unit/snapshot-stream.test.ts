@@ -2,7 +2,7 @@ import Fastify from 'fastify';
 import { expect, onTestFinished, test } from 'vitest';
 import { makeSnapshotStreamer } from '../../src/access/snapshot-stream.js';
 import type { Context, Shared } from '../../src/context.js';
-import { RequestTurn } from '../../src/http/admission.js';
+import { RequestAdmission } from '../../src/http/admission.js';
 import { FairAdmission } from '../../src/fairness/fair-admission.js';
 import { Pace, PACE } from '../../src/fairness/pace.js';
 
@@ -30,7 +30,7 @@ test('a stream that gets no turn gives its place to the next', async () => {
         connect: async () => Promise.reject(new Error('the database is away')),
       },
     } as never as Context;
-    request.turn = new RequestTurn(shares, 'a');
+    request.admission = new RequestAdmission(shares, 'a');
     return stream(request, reply, async function* () {
       yield await Promise.resolve('');
     });

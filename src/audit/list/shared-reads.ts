@@ -1,5 +1,5 @@
 import type { Context } from '../../context.js';
-import type { RequestTurn } from '../../http/admission.js';
+import type { RequestAdmission } from '../../http/admission.js';
 import type { EventFilter } from '../events/queries.js';
 import { readLog } from '../log/log-queries.js';
 import { readLogFacts } from '../ocsf/log-facts.js';
@@ -52,8 +52,13 @@ export class SharedReads {
 
   constructor(private readonly read = readMessages) {}
 
-  /** The read has begun at `notBefore` or later, by `performance.now()`. Throws ApiError when the organization gets no turn. */
-  async next(ctx: Context, turn: RequestTurn, place: LogPlace, notBefore: number): Promise<LogRead> {
+  /** The read has begun at `notBefore` or later, by `performance.now()`. Throws ApiError when the organization is not admitted. */
+  async next(
+    ctx: Context,
+    admission: RequestAdmission,
+    place: LogPlace,
+    notBefore: number,
+  ): Promise<LogRead> {
     const { orgId, filter, format, afterSeq } = place;
     const key = JSON.stringify([afterSeq, format, filter]);
     const shared = () => {
@@ -61,7 +66,7 @@ export class SharedReads {
       return known?.key === key && known.begunAt >= notBefore ? known.read : undefined;
     };
     const cost = shared() ? SHARED_COST : READ_COST;
-    return turn.more(cost, () => shared() ?? this.begin(ctx, place, key));
+    return admission.more(cost, () => shared() ?? this.begin(ctx, place, key));
   }
 
   private begin(ctx: Context, place: LogPlace, key: string): Promise<LogRead> {

@@ -1,10 +1,10 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { callerOf } from '../../access/caller.js';
 import type { Context } from '../../context.js';
-import type { RequestTurn } from '../../http/admission.js';
+import type { RequestAdmission } from '../../http/admission.js';
 import { ApiError, badParameter } from '../../http/errors.js';
 import { IDLE_MARK, RETRY, withIdleMarks, type StreamLimit } from '../../http/sse.js';
-import type { Turns } from '../../fairness/turns.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import type { EventFilter } from '../events/queries.js';
 import { findSpan, readEndSeq } from '../log/log-queries.js';
 import type { FilterQuery } from './filter.js';
@@ -22,7 +22,7 @@ export async function stream(
   ctx: Context,
   limit: StreamLimit,
   reads: SharedReads,
-  turns: Turns,
+  steps: PacedSteps,
   request: FastifyRequest,
   reply: FastifyReply,
   { format = 'sandkeep', ...query }: FilterQuery & { cursor?: string; format?: StreamFormat },
@@ -44,7 +44,16 @@ export async function stream(
     positionIn('cursor', query.cursor) ??
     (await defaultStart(ctx, orgId, filter, end));
   const signal = AbortSignal.any([limit.acquire(orgId, reply), ctx.stopping]);
-  return render(ctx, { reads, turns, turn: request.turn!, orgId, filter, format, afterSeq, signal });
+  return render(ctx, {
+    reads,
+    steps,
+    admission: request.admission!,
+    orgId,
+    filter,
+    format,
+    afterSeq,
+    signal,
+  });
 }
 
 async function defaultStart(
@@ -59,8 +68,8 @@ async function defaultStart(
 
 interface Subscription {
   reads: SharedReads;
-  turns: Turns;
-  turn: RequestTurn;
+  steps: PacedSteps;
+  admission: RequestAdmission;
   orgId: string;
   filter: EventFilter;
   format: StreamFormat;
@@ -99,7 +108,7 @@ async function* render(ctx: Context, subscription: Subscription): AsyncIterable<
 /** The entries that pass the filter, as they are sealed. Updates `scanned` for every entry. */
 async function* follow(
   ctx: Context,
-  { reads, turns, turn, orgId, filter, format, signal }: Subscription,
+  { reads, steps, admission, orgId, filter, format, signal }: Subscription,
   scanned: { seq: number },
 ): AsyncIterable<Piece> {
   let wake: () => void = () => undefined;
@@ -114,14 +123,14 @@ async function* follow(
   );
   const leave = () => wake();
   signal.addEventListener('abort', leave);
-  const room = async () => turns.step(orgId, () => undefined, SEND_MS);
+  const room = async () => steps.step(orgId, () => undefined, SEND_MS);
   try {
     while (!signal.aborted) {
       // Created before the read, so that no notification falls between the two.
       const woken = new Promise<void>((resolve) => (wake = resolve));
       await room();
       const place = { orgId, filter, format, afterSeq: scanned.seq };
-      const read = await reads.next(ctx, turn, place, changedAt).catch(ifRefused);
+      const read = await reads.next(ctx, admission, place, changedAt).catch(ifRefused);
       for (const [index, piece] of (read?.pieces ?? []).entries()) {
         if (index > 0) await room();
         yield piece;

@@ -80,7 +80,7 @@ export class ImageEntrypoints {
     const since = performance.now();
     const { version } = reference;
     const key = keyOf(orgId, formatImageReference(reference), secrets.registry);
-    return this.queue.inTurn(orgId, signal, async (pull) => {
+    return this.queue.withSlot(orgId, signal, async (pull) => {
       const proof = this.proofs.get(key);
       if (proof && proof.at >= since) return proof.image;
       const at = performance.now();

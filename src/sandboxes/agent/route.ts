@@ -7,7 +7,7 @@ import { answers, type App } from '../../http/route.js';
 import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { Slots } from '../../fairness/slots.js';
-import type { Turns } from '../../fairness/turns.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { AgentChannel, type Pipe } from './channel.js';
 import { clientDefaultsOf } from './sdk-defaults.js';
@@ -17,7 +17,7 @@ const MIB = 1024 * 1024;
 export const MEMORY = { total: 256 * MIB, each: 128 * MIB, base: 8 * MIB };
 
 /** The channel into a sandbox that the official clients use. */
-export function agentRoute(app: App, entrance: Entrance, turns: Turns, log: Logger): void {
+export function agentRoute(app: App, entrance: Entrance, steps: PacedSteps, log: Logger): void {
   const memory = new Slots(MEMORY);
   app.get(
     '/v1/sandboxes/:sandbox_id/agent',
@@ -47,7 +47,7 @@ export function agentRoute(app: App, entrance: Entrance, turns: Turns, log: Logg
         request.raw,
         (socket) => {
           channel = new AgentChannel(visit.guest, pipeOf(socket), visit.recorder, log, defaults, {
-            work: (steps) => turns.run(orgId, steps),
+            work: (work) => steps.run(orgId, work),
             hold: (bytes) => memory.add(orgId, bytes),
             isOverBudget: () => memory.isOver(orgId),
           });

@@ -15,7 +15,7 @@ import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import { Slots } from '../../fairness/slots.js';
-import type { Turns } from '../../fairness/turns.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { ADDRESSES, sandboxKeyOf } from '../address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import { outputMask } from '../output-mask.js';
@@ -52,7 +52,7 @@ const response = {
 };
 
 /** Commands for callers without a client. */
-export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
+export function execRoutes(app: App, entrance: Entrance, steps: PacedSteps): void {
   const memory = new Slots(MEMORY);
 
   async function within<T>(
@@ -78,7 +78,7 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
     const { orgId } = callerOf(request);
     const maskFor = async ({ sandboxId }: Visit) =>
       body.mask_secrets ? outputMask(contextOf(request), orgId, sandboxId, body.env) : undefined;
-    const inTurn = (render: () => string) => turns.step(orgId, render);
+    const inStep = (render: () => string) => steps.step(orgId, render);
     const isKeyed = request.headers['idempotency-key'] !== undefined;
     if (preferredType(request, TYPES) === 'text/event-stream') {
       if (isKeyed) {
@@ -91,7 +91,7 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
         throw badField('max_output_bytes', 'an event stream has all output: leave max_output_bytes out');
       }
       const events = await within(request, reply, STREAM_WINDOW, async (visit) =>
-        stream(visit, body, inTurn, await maskFor(visit)),
+        stream(visit, body, inStep, await maskFor(visit)),
       );
       return sendEvents(reply, events, STALL_MS) as never;
     }
@@ -103,9 +103,9 @@ export function execRoutes(app: App, entrance: Entrance, turns: Turns): void {
       );
     }
     const result = await inFileWrite(contextOf(request), writerOf(request, reply), () =>
-      within(request, reply, outputBytes, async (visit) => run(visit, body, inTurn, await maskFor(visit))),
+      within(request, reply, outputBytes, async (visit) => run(visit, body, inStep, await maskFor(visit))),
     );
-    return sendJson(reply, await longJson(turns, orgId, result)) as never;
+    return sendJson(reply, await longJson(steps, orgId, result)) as never;
   }
 
   for (const { base, suffix, params } of ADDRESSES) {

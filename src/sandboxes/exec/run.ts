@@ -6,7 +6,7 @@ import { outputText } from './output-text.js';
 import { commandOf, inputOf } from './read-command.js';
 import { DEFAULT_TIMEOUT_SECS, STORED_OUTPUT_BYTES, type ExecRequest, type ExecResult } from './schema.js';
 import { explainEnd } from '../sessions/end-cause.js';
-import type { InTurn } from './stream.js';
+import type { InStep } from './stream.js';
 
 const WINDOW = 256 * 1024;
 
@@ -14,7 +14,7 @@ const WINDOW = 256 * 1024;
 export async function run(
   visit: Visit,
   request: ExecRequest,
-  inTurn: InTurn,
+  inStep: InStep,
   mask: SecretMask | undefined,
 ): Promise<ExecResult> {
   const [spec, input] = [commandOf(request, WINDOW), inputOf(request)];
@@ -50,15 +50,15 @@ export async function run(
     const duration = Math.round(performance.now() - begun);
     throw await explainEnd(visit, error, async () => {
       endMasks();
-      const output = await firstOutput(kept, encoding, inTurn);
+      const output = await firstOutput(kept, encoding, inStep);
       return { ...output.texts, truncated: truncated || output.isCut, duration_ms: duration };
     });
   });
   endMasks();
   return {
     exit_code: exitCode,
-    stdout: await outputText(kept.stdout, encoding, inTurn),
-    stderr: await outputText(kept.stderr, encoding, inTurn),
+    stdout: await outputText(kept.stdout, encoding, inStep),
+    stderr: await outputText(kept.stderr, encoding, inStep),
     truncated,
     timed_out: timedOut,
     oom_killed: oomKilled,
@@ -70,15 +70,15 @@ export async function run(
 async function firstOutput(
   kept: Record<'stdout' | 'stderr', Buffer[]>,
   encoding: 'base64' | 'utf8',
-  inTurn: InTurn,
+  inStep: InStep,
 ): Promise<{ texts: { stdout: string; stderr: string }; isCut: boolean }> {
   const [stdout, stderr] = [Buffer.concat(kept.stdout), Buffer.concat(kept.stderr)];
   const most = STORED_OUTPUT_BYTES / 2;
   const isCut = stdout.length + stderr.length > STORED_OUTPUT_BYTES;
   const some = (bytes: Buffer) => [isCut ? bytes.subarray(0, most) : bytes];
   const texts = {
-    stdout: await outputText(some(stdout), encoding, inTurn),
-    stderr: await outputText(some(stderr), encoding, inTurn),
+    stdout: await outputText(some(stdout), encoding, inStep),
+    stderr: await outputText(some(stderr), encoding, inStep),
   };
   return { texts, isCut };
 }

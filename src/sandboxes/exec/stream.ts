@@ -16,11 +16,11 @@ const KEEP_ALIVE_MS = 15_000;
 export async function stream(
   visit: Visit,
   request: ExecRequest,
-  inTurn: InTurn,
+  inStep: InStep,
   mask: SecretMask | undefined,
 ): Promise<AsyncIterable<string>> {
   const [spec, input] = [commandOf(request, STREAM_WINDOW), inputOf(request)];
-  const events = new EventQueue(inTurn);
+  const events = new EventQueue(inStep);
   const encoders = { stdout: encoderOf(request, mask), stderr: encoderOf(request, mask) };
   const timeoutMs = (request.timeout_secs ?? DEFAULT_TIMEOUT_SECS) * 1000;
   const { command, outcome, write } = await beginCommand(
@@ -59,7 +59,7 @@ export async function stream(
   }
 }
 
-export type InTurn = (render: () => string) => Promise<string>;
+export type InStep = (render: () => string) => Promise<string>;
 
 async function* textOf(events: EventQueue): AsyncIterable<string> {
   for await (const event of withIdleMarks(events, KEEP_ALIVE_MS)) {
@@ -100,7 +100,7 @@ class EventQueue implements AsyncIterable<string> {
   private isOver = false;
   private wake: () => void = () => undefined;
 
-  constructor(private readonly inTurn: InTurn) {}
+  constructor(private readonly inStep: InStep) {}
 
   push(name: string, read: () => object | undefined, taken: () => void = () => undefined): void {
     const render = () => {
@@ -120,7 +120,7 @@ class EventQueue implements AsyncIterable<string> {
     for (;;) {
       const next = this.events.shift();
       if (next) {
-        const text = await this.inTurn(next.render);
+        const text = await this.inStep(next.render);
         if (text !== '') yield text;
         next.taken();
       } else if (this.isOver) return;

@@ -8,7 +8,7 @@ import { sendJson } from '../../http/send-json.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import type { Turns } from '../../fairness/turns.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { PathHeaders, PathQuery, RemoveHeaders } from '../../volumes/files/path-header.js';
 import { ADDRESSES, type Address } from '../address.js';
 import type { Entrance } from '../sessions/entrance.js';
@@ -29,16 +29,16 @@ import { exists, stat } from './stat.js';
 import { copy, rename } from './transfer.js';
 
 /** The files of running sandboxes, in the manner of those of volumes. */
-export function sandboxFileRoutes(app: App, entrance: Entrance, turns: Turns): void {
+export function sandboxFileRoutes(app: App, entrance: Entrance, steps: PacedSteps): void {
   const enter = enterBy(entrance);
   for (const address of ADDRESSES) {
-    readingRoutes(app, address, enter, turns);
+    readingRoutes(app, address, enter, steps);
     contentRoutes(app, address, enter);
     writingRoutes(app, address, enter);
   }
 }
 
-function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): void {
+function readingRoutes(app: App, address: Address, enter: Enter, steps: PacedSteps): void {
   const { suffix } = address;
   const base = `${address.base}/files`;
   const common = { ...routeOptions(address), headers: PathHeaders, querystring: PathQuery };
@@ -57,7 +57,7 @@ function readingRoutes(app: App, address: Address, enter: Enter, turns: Turns): 
     async (request, reply) => {
       const path = pathOf(request);
       const entries = await withFiles(await enter(request, reply), (session) => list(session, path));
-      return sendJson(reply, await longJson(turns, callerOf(request).orgId, { entries }));
+      return sendJson(reply, await longJson(steps, callerOf(request).orgId, { entries }));
     },
   );
 

@@ -4,7 +4,7 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { IDLE_MARK, RETRY, StreamLimit, withIdleMarks } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
-import type { Turns } from '../../fairness/turns.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import type { LogChunk, LogQuery } from '../../engine/runtime.js';
 import type { SecretMask } from '../../secrets/mask.js';
 import type { Settings } from '../../settings.js';
@@ -32,14 +32,14 @@ export class LogFollowers {
 
   constructor(
     { maxLogFollowers }: Pick<Settings, 'maxLogFollowers'>,
-    private readonly turns: Turns,
+    private readonly steps: PacedSteps,
   ) {
     this.limit = new StreamLimit(maxLogFollowers, 'too many logs are followed: try again later');
   }
 
   /**
    * Server-sent events of the log. The event `end` follows the end of the run. A stream without `end` is incomplete. The
-   * engine is read at the pace of the client, and of the turns of the organization.
+   * engine is read at the pace of the client, and of the time of the organization.
    */
   async follow(
     ctx: Context,
@@ -58,13 +58,13 @@ export class LogFollowers {
     const { requiredLabels } = key;
     if (requiredLabels && isNarrowed({ labels: requiredLabels }))
       signals.push(watchLabels(ctx, subject, requiredLabels, gone));
-    return follow(ctx, this.turns, subject, query, AbortSignal.any(signals), mask);
+    return follow(ctx, this.steps, subject, query, AbortSignal.any(signals), mask);
   }
 }
 
 async function* follow(
   ctx: Context,
-  turns: Turns,
+  steps: PacedSteps,
   subject: Subject,
   query: LogQuery,
   signal: AbortSignal,
@@ -80,7 +80,7 @@ async function* follow(
     )) {
       if (signal.aborted) break;
       if (chunk === IDLE_MARK) yield ': nothing new\n\n';
-      else yield* inSteps(turns, subject.orgId, chunk, reached);
+      else yield* inSteps(steps, subject.orgId, chunk, reached);
     }
   } catch (error) {
     // A client that opens an incomplete stream again is forwarded.
@@ -129,14 +129,14 @@ function isElsewhere({ runtime }: Context, workerId: string | null): boolean {
 }
 
 async function* inSteps(
-  turns: Turns,
+  steps: PacedSteps,
   orgId: string,
   chunk: Iterable<LogChunk>,
   reached: LogCursor,
 ): AsyncIterable<string> {
   const lines = chunk[Symbol.iterator]();
   for (;;) {
-    const text = await turns.step(orgId, () => renderSome(lines, reached));
+    const text = await steps.step(orgId, () => renderSome(lines, reached));
     if (text === '') return;
     yield text;
   }

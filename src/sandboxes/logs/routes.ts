@@ -6,7 +6,7 @@ import { badParameter } from '../../http/errors.js';
 import { answers, type App } from '../../http/route.js';
 import { Field, Uuid } from '../../http/schema.js';
 import { eventStream, FollowHeaders, sendEvents } from '../../http/sse.js';
-import type { Turns } from '../../fairness/turns.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { LOG_SOURCES, type LogSource } from '../../engine/runtime.js';
 import type { SandboxKey } from '../queries.js';
 import { decodeCursor } from './cursor.js';
@@ -32,8 +32,8 @@ const querystring = Type.Object(
   { additionalProperties: false },
 );
 
-export function logRoutes(app: App, ctx: Shared, turns: Turns): void {
-  const followers = new LogFollowers(ctx.settings, turns);
+export function logRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
+  const followers = new LogFollowers(ctx.settings, steps);
 
   addressed(
     '/v1/sandboxes/:sandbox_id/logs',

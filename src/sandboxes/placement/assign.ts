@@ -37,7 +37,7 @@ export interface Assigned {
   free: ReadonlyMap<string, Amounts>;
 }
 
-interface Turn extends OrgQueue {
+interface Contender extends OrgQueue {
   runs: WaitingRun[];
   /** A run of this organization waits for these workers: its later runs do not get them. */
   reserved: Set<string>;
@@ -45,7 +45,7 @@ interface Turn extends OrgQueue {
 
 /** `share`: the weighted dominant share of the organization with its run. */
 interface Reservation {
-  turn: Turn;
+  contender: Contender;
   share: number;
 }
 
@@ -60,7 +60,7 @@ export function assignRuns(workers: readonly Candidate[], queues: readonly OrgQu
   const total = sum(workers.map(({ capacity }) => capacity));
   const free = new Map(workers.map(({ id, free: room }) => [id, room]));
   const holds = new Map<string, Reservation[]>(workers.map(({ id }) => [id, []]));
-  const closed = new Map<string, Turn>();
+  const closed = new Map<string, Contender>();
   const placed = new Map<string, string>();
   const noRoom: string[] = [];
 
@@ -74,31 +74,31 @@ export function assignRuns(workers: readonly Candidate[], queues: readonly OrgQu
 
   const largeFor = (run: WaitingRun) => suitableFor(run).filter(({ capacity }) => fits(run.needs, capacity));
 
-  function assign(turn: Turn, run: WaitingRun, closing: boolean): void {
+  function assign(contender: Contender, run: WaitingRun, closing: boolean): void {
     if (suitableFor(run).length === 0) return;
-    const share = shareOf(turn, total, run.needs);
-    const own = largeFor(run).filter(({ id }) => !turn.reserved.has(id));
+    const share = shareOf(contender, total, run.needs);
+    const own = largeFor(run).filter(({ id }) => !contender.reserved.has(id));
     const chosen = mostFreeMemory(
       own.filter(
         ({ id }) =>
           fits(run.needs, free.get(id)!) &&
-          (closed.get(id) ?? turn) === turn &&
-          holds.get(id)!.every((hold) => hold.turn === turn || share <= hold.share),
+          (closed.get(id) ?? contender) === contender &&
+          holds.get(id)!.every((hold) => hold.contender === contender || share <= hold.share),
       ),
     );
     if (chosen) {
       placed.set(run.runId, chosen.id);
       free.set(chosen.id, subtract(free.get(chosen.id)!, run.needs));
-      turn.used = sum([turn.used, run.needs]);
-      turn.lastStart = Infinity;
+      contender.used = sum([contender.used, run.needs]);
+      contender.lastStart = Infinity;
       return;
     }
     noRoom.push(run.runId);
     const [first] = own;
     if (!first) return;
-    turn.reserved.add(first.id);
-    if (closing) closed.set(first.id, turn);
-    else if (holdsRoom(run.waitedMs)) holds.get(first.id)!.push({ turn, share });
+    contender.reserved.add(first.id);
+    if (closing) closed.set(first.id, contender);
+    else if (holdsRoom(run.waitedMs)) holds.get(first.id)!.push({ contender, share });
   }
 
   /** By memory, because sandboxes share CPU time but not memory. */
@@ -110,42 +110,43 @@ export function assignRuns(workers: readonly Candidate[], queues: readonly OrgQu
     );
   }
 
-  const turns = queues.map((queue): Turn => {
+  const contenders = queues.map((queue): Contender => {
     return { ...queue, runs: [...queue.runs], reserved: new Set() };
   });
-  const oldest = turns
-    .flatMap((turn) => {
-      const run = turn.runs.find((each) => largeFor(each).length > 0);
-      return run ? [{ turn, run }] : [];
+  const oldest = contenders
+    .flatMap((contender) => {
+      const run = contender.runs.find((each) => largeFor(each).length > 0);
+      return run ? [{ contender, run }] : [];
     })
-    .reduce<{ turn: Turn; run: WaitingRun } | undefined>(
+    .reduce<{ contender: Contender; run: WaitingRun } | undefined>(
       (first, each) => (first && first.run.runId < each.run.runId ? first : each),
       undefined,
     );
   if (oldest && closesWorker(oldest.run.waitedMs)) {
-    oldest.turn.runs.splice(oldest.turn.runs.indexOf(oldest.run), 1);
-    assign(oldest.turn, oldest.run, true);
+    oldest.contender.runs.splice(oldest.contender.runs.indexOf(oldest.run), 1);
+    assign(oldest.contender, oldest.run, true);
   }
-  for (let turn; (turn = nextTurn(turns, total));) assign(turn, turn.runs.shift()!, false);
+  for (let contender; (contender = nextContender(contenders, total));)
+    assign(contender, contender.runs.shift()!, false);
   return { placed, noRoom, free };
 }
 
-function shareOf({ used, weight }: Turn, total: Amounts, more?: Amounts): number {
+function shareOf({ used, weight }: Contender, total: Amounts, more?: Amounts): number {
   return dominantShare(more ? sum([used, more]) : used, total) / weight;
 }
 
-function nextTurn(turns: readonly Turn[], total: Amounts): Turn | undefined {
-  let next: { turn: Turn; share: number } | undefined;
-  for (const turn of turns) {
-    if (turn.runs.length === 0) continue;
-    const share = shareOf(turn, total);
-    const order = next && (share - next.share || compare(turn, next.turn));
-    if (order === undefined || order < 0) next = { turn, share };
+function nextContender(contenders: readonly Contender[], total: Amounts): Contender | undefined {
+  let next: { contender: Contender; share: number } | undefined;
+  for (const contender of contenders) {
+    if (contender.runs.length === 0) continue;
+    const share = shareOf(contender, total);
+    const order = next && (share - next.share || compare(contender, next.contender));
+    if (order === undefined || order < 0) next = { contender, share };
   }
-  return next?.turn;
+  return next?.contender;
 }
 
-function compare(a: Turn, b: Turn): number {
+function compare(a: Contender, b: Contender): number {
   if (a.lastStart !== b.lastStart) return a.lastStart < b.lastStart ? -1 : 1;
   return a.runs[0]!.runId < b.runs[0]!.runId ? -1 : 1;
 }

@@ -19,7 +19,7 @@ import { SessionRecorder } from './recorder.js';
 
 /** Its beginning and its end are a transaction each. */
 export const SESSION_UNITS = 4;
-/** The processor time of a session that ends at once, beside its turn. */
+/** The processor time of a session that ends at once, beside its admission. */
 const SESSION_MS = 10;
 
 /** A caller in a sandbox, for one request or connection. */
@@ -80,9 +80,9 @@ export class Entrance {
     const subject = { orgId, actor, sandboxId, name };
     const recorder = new SessionRecorder(own, subject, this.sessions, {
       countMore: () => request.countMore?.(SESSION_UNITS),
-      inTurn: async (work) => {
+      admitted: async (work) => {
         this.ctx.pace.charge(orgId, SESSION_MS);
-        return request.turn!.more(SESSION_UNITS, work);
+        return request.admission!.more(SESSION_UNITS, work);
       },
       onLost: () => end('cut_off'),
       onFilesEnded: () => end('session_ended'),

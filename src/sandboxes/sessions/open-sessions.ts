@@ -1,4 +1,4 @@
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as nextIteration } from 'node:timers/promises';
 import type { Context } from '../../context.js';
 import type { Sql } from '../../db/pool.js';
 import { startLoop, type Loop } from '../../lib/loop.js';
@@ -57,8 +57,8 @@ export class OpenSessions {
     await this.loop.stop();
     do {
       await Promise.allSettled(this.writes);
-      // A session that has just begun ends in this turn.
-      await turn();
+      // A session that has just begun ends in this iteration of the event loop.
+      await nextIteration();
     } while (this.writes.size > 0);
   }
 

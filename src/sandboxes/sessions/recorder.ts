@@ -41,7 +41,7 @@ type Writer = Pick<Context, 'pool' | 'now' | 'touches'>;
 interface VisitHooks {
   /** Counts a further session against the rate of the key. */
   countMore: () => void;
-  inTurn: <T>(work: (end: () => void) => Promise<T>) => Promise<T>;
+  admitted: <T>(work: (end: () => void) => Promise<T>) => Promise<T>;
   /** Called when another process has ended a session in the audit trail. */
   onLost: () => void;
   /** Called when a caller has asked for the end of the session of the files. */
@@ -96,7 +96,7 @@ export class SessionRecorder {
       await recordEvent(tx, { orgId, type, actor, resourceId: sandboxId, at, payload: details });
       return details;
     };
-    const recorded = this.visit.inTurn((end) => inTransaction(withSlowCommits(this.ctx.pool, end), record));
+    const recorded = this.visit.admitted((end) => inTransaction(withSlowCommits(this.ctx.pool, end), record));
     const ended = new AbortController();
     const session = { orgId, onLost: this.visit.onLost, onEndRequest: () => ended.abort() };
     const details = await this.sessions.begin(id, session, recorded);

@@ -8,7 +8,7 @@ import { sendJson } from '../../http/send-json.js';
 import { inFileWrite } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import type { Turns } from '../../fairness/turns.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { contentRoutes } from './content-routes.js';
 import { copy } from './copy.js';
 import { inSdkForm } from './entry.js';
@@ -29,7 +29,7 @@ import {
 import { exists, stat } from './stat.js';
 
 /** No audit events: guests change files without the service, and the events would bury the others. */
-export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
+export function volumeFileRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
   const enter = makeFileSlots(ctx);
   app.get(
     BASE,
@@ -52,7 +52,7 @@ export function volumeFileRoutes(app: App, ctx: Shared, turns: Turns): void {
       const target = targetOf(request);
       const entries = await list(contextOf(request), target, readPath(request), abandoned);
       const shown = isOfSdk(request) ? entries.map(inSdkForm) : entries;
-      return sendJson(reply, await longJson(turns, target.orgId, { entries: shown }));
+      return sendJson(reply, await longJson(steps, target.orgId, { entries: shown }));
     },
   );
 

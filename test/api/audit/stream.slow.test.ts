@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
-import { REFUSAL_DELAY_MS } from '../../../src/fairness/refusal-delays.js';
+import { REFUSAL_DELAY_MS } from '../../../src/http/refusal-delays.js';
 import { encodePosition } from '../../../src/audit/list/stream-position.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
 import { makeClient, type Client } from '../../support/client.js';

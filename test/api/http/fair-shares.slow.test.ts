@@ -2,7 +2,7 @@ import { once, setMaxListeners } from 'node:events';
 import { Agent, request } from 'node:http';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { makeKey } from '../../../src/access/key-secret.js';
-import { REFUSAL_DELAY_MS } from '../../../src/fairness/refusal-delays.js';
+import { REFUSAL_DELAY_MS } from '../../../src/http/refusal-delays.js';
 import { ADMISSION, OUTSIDE_MS } from '../../../src/http/admission.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { inTransaction } from '../../../src/db/transaction.js';

@@ -8,7 +8,7 @@ import { serializerOf } from '../../../src/http/serializer.js';
 import { parseLine } from '../../../src/import/parse.js';
 import { parseExact, stringifyExact } from '../../../src/lib/exact-json.js';
 import { Pace, PACE } from '../../../src/fairness/pace.js';
-import { Turns } from '../../../src/fairness/turns.js';
+import { PacedSteps } from '../../../src/fairness/paced-steps.js';
 import type { Run } from '../../../src/engine/runtime.js';
 import { present as presentInSandbox } from '../../../src/sandboxes/files/entry.js';
 import { present } from '../../../src/volumes/files/entry.js';
@@ -63,7 +63,7 @@ describe('bytes above 2^53 - 1', () => {
     });
     rmSync(directory, { recursive: true });
     for (const entry of [inVolume, inSandbox]) {
-      const text = await longJson(new Turns(new Pace(PACE)), 'org', { entries: [entry] });
+      const text = await longJson(new PacedSteps(new Pace(PACE)), 'org', { entries: [entry] });
       expect(text.toString()).toContain(`"size":${size},`);
     }
     expect(serializerOf(VolumeFileStat)({ metadata: inVolume })).toContain(`"size":${size},`);

@@ -1,7 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { connect } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../../../src/fairness/refusal-delays.js';
+import { REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../../../src/http/refusal-delays.js';
 import { makeKey } from '../../../src/access/key-secret.js';
 import { makeLimits } from '../../../src/access/rate-limit.js';
 import { operator } from '../../../src/audit/events/actor.js';

@@ -46,13 +46,13 @@ const idsOf = async (): Promise<string[]> =>
 function recorder(
   sessions: OpenSessions,
   onLost: () => void = () => undefined,
-  endTurn: () => void = () => undefined,
+  endAdmission: () => void = () => undefined,
 ): SessionRecorder {
   const { actor } = rowOf();
   const subject = { orgId: client.org.id, actor, sandboxId, name: 'held' };
   return new SessionRecorder(service.ctx, subject, sessions, {
     countMore: () => undefined,
-    inTurn: (work) => work(endTurn),
+    admitted: (work) => work(endAdmission),
     onLost,
     onFilesEnded: onLost,
   });
@@ -63,8 +63,12 @@ test('a session gives its turn back while its beginning waits for the disk', asy
   const { pool } = service.ctx;
   let isOver = false;
   const { record } = await whileCommitsWait(pool, 'sandbox_sessions', async () => {
-    const endTurn = () => (isOver = true);
-    const opened = recorder(sessions, undefined, endTurn).open({ kind: 'exec', user: null, args: ['sh'] });
+    const endAdmission = () => (isOver = true);
+    const opened = recorder(sessions, undefined, endAdmission).open({
+      kind: 'exec',
+      user: null,
+      args: ['sh'],
+    });
     await until(
       () => Promise.resolve(isOver),
       (over) => over,

@@ -13,7 +13,7 @@ const webhooks = {
   ...webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true }),
   timeoutMs: 60_000,
   served: { total: 4, each: 2 },
-  turnMs: 100,
+  yieldAfterMs: 100,
   tests: { total: 3, each: 2 },
 };
 const only = { event_types: ['volume_created'] };

@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
-import { Turns } from '../../../fairness/turns.js';
+import { PacedSteps } from '../../../fairness/paced-steps.js';
 import {
   formatImageReference,
   parseImageReference,
@@ -42,7 +42,7 @@ const NO_ANSWER = new Set<PullFailure>(['unreachable', 'untrusted', 'rate_limite
 
 export class Images {
   private readonly queue = new PullQueue(PULL_TIMEOUT_MS);
-  private readonly turns = new Turns();
+  private readonly steps = new PacedSteps();
   private readonly pulling = new Map<string, Promise<unknown>>();
   /** The names of the images that each start needs before its container exists. */
   private readonly neededBy = new Map<string, Set<string>>();
@@ -84,7 +84,7 @@ export class Images {
     const { reach } = this.options;
     const timed = AbortSignal.any([signal, AbortSignal.timeout(LATEST_TIMEOUT_MS)]);
     try {
-      return await this.queue.inTurn(orgId, timed, async (pull) => {
+      return await this.queue.withSlot(orgId, timed, async (pull) => {
         const session = new RegistrySession(reach, reference, secrets.registry ?? undefined, pull.signal);
         return requestDigest(session, versionOf(reference));
       });
@@ -110,7 +110,7 @@ export class Images {
       );
     }
     try {
-      return await this.queue.inTurn(orgId, signal, async (pull) => {
+      return await this.queue.withSlot(orgId, signal, async (pull) => {
         const session = new RegistrySession(
           options.reach,
           reference,
@@ -209,7 +209,7 @@ export class Images {
       manifest.layers.reduce((sum, { size }) => sum + size, 0),
       limit,
     );
-    const step: Step = async (work) => this.turns.once(pull.orgId, work);
+    const step: Step = async (work) => this.steps.once(pull.orgId, work);
     const openBlob = async (digest: string) =>
       pull.count((await session.request(`blobs/${digest}`)).body, (bytes) =>
         inRoom(() => disk.take('engine', bytes)),

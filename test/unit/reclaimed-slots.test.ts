@@ -1,9 +1,14 @@
 import { expect, test } from 'vitest';
-import { makeFairQueue, type FairQueueOptions, type SlotHolder } from '../../src/fairness/fair-queue.js';
+import {
+  ReclaimedSlots,
+  type ReclaimedSlotsOptions,
+  type SlotHolder,
+} from '../../src/fairness/reclaimed-slots.js';
 import { until } from '../support/polling.js';
 
-const OPTIONS: FairQueueOptions = {
-  slots: { total: 3, each: 2 },
+const OPTIONS: ReclaimedSlotsOptions = {
+  total: 3,
+  each: 2,
   waiting: { total: 4, each: 2 },
   maxWaitMs: 20_000,
   idleMs: 1_000,
@@ -28,8 +33,8 @@ function someone(
   return holder;
 }
 
-test('the next slot goes to the waiting key with the fewest slots', async () => {
-  const queue = makeFairQueue(OPTIONS);
+test('the next slot goes to the waiting owner with the fewest slots', async () => {
+  const queue = new ReclaimedSlots(OPTIONS);
   const slots = [await queue.acquire('a', someone()), await queue.acquire('a', someone())];
   const other = await queue.acquire('b', someone());
   const order: string[] = [];
@@ -54,8 +59,8 @@ test('the next slot goes to the waiting key with the fewest slots', async () => 
   await Promise.all(waiting);
 });
 
-test('the queue cuts off the longest idle holder among those whose slot helps a waiting key', async () => {
-  const queue = makeFairQueue(OPTIONS);
+test('the queue cuts off the longest idle holder among those whose slot helps a waiting owner', async () => {
+  const queue = new ReclaimedSlots(OPTIONS);
   const [idle, idler, idlest] = [someone(2_000), someone(3_000), someone(4_000)];
   const leave = await queue.acquire('a', idle);
   const leaveToo = await queue.acquire('a', idler);
@@ -71,15 +76,15 @@ test('the queue cuts off the longest idle holder among those whose slot helps a 
 });
 
 test('a busy holder keeps its slot until the wait of others times out', async () => {
-  const queue = makeFairQueue({ ...OPTIONS, maxWaitMs: 50 });
+  const queue = new ReclaimedSlots({ ...OPTIONS, maxWaitMs: 50 });
   const busy = [someone(), someone(900)];
   for (const holder of busy) await queue.acquire('a', holder);
   expect(await queue.acquire('a', someone())).toBeUndefined();
   expect(busy.some(({ wasCutOff }) => wasCutOff)).toBe(false);
 });
 
-test('the queue is limited in total and for each key, and a leaving waiter frees its place', async () => {
-  const queue = makeFairQueue(OPTIONS);
+test('the queue is limited in total and for each owner, and a leaving waiter frees its place', async () => {
+  const queue = new ReclaimedSlots(OPTIONS);
   const leave = await queue.acquire('a', someone());
   await queue.acquire('a', someone());
   const [leaver, stayer] = [someone(), someone()];
@@ -95,8 +100,8 @@ test('the queue is limited in total and for each key, and a leaving waiter frees
   expect(await late).toBeTypeOf('function');
 });
 
-test('a key without a slot gets one of the key with the most, and of those the one that is idle for longest', async () => {
-  const queue = makeFairQueue({ ...OPTIONS, slots: { total: 3, each: 2 }, shareAfterMs: 300 });
+test('an owner without a slot gets one of the owner with the most, and of those the one that is idle for longest', async () => {
+  const queue = new ReclaimedSlots({ ...OPTIONS, shareAfterMs: 300 });
   const [alone, busy, slower] = [someone(900), someone(10), someone(20)];
   await queue.acquire('b', alone);
   await queue.acquire('a', busy);
@@ -112,8 +117,8 @@ test('a key without a slot gets one of the key with the most, and of those the o
   expect([alone, busy, slower].map(({ reasons }) => reasons)).toEqual([[], [], ['share']]);
 });
 
-test('keys with one slot each keep it', async () => {
-  const queue = makeFairQueue({ ...OPTIONS, maxWaitMs: 1_000, shareAfterMs: 100 });
+test('owners with one slot each keep it', async () => {
+  const queue = new ReclaimedSlots({ ...OPTIONS, maxWaitMs: 1_000, shareAfterMs: 100 });
   const holders = ['a', 'b', 'c'].map((key) => ({ key, holder: someone(900) }));
   for (const { key, holder } of holders) await queue.acquire(key, holder);
   expect(await queue.acquire('d', someone())).toBeUndefined();

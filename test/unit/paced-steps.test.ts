@@ -1,13 +1,14 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { Pace } from '../../src/fairness/pace.js';
-import { SHARE_MS, Turns } from '../../src/fairness/turns.js';
+import { SHARE_MS } from '../../src/fairness/loop-time.js';
+import { PacedSteps } from '../../src/fairness/paced-steps.js';
 import { until } from '../support/polling.js';
 
 test('long work leaves the event loop to others, and ends', async () => {
-  const turns = new Turns();
+  const work = new PacedSteps();
   let done = 0;
-  turns.run(
+  work.run(
     'a',
     steps(100, () => (done += 1), 2),
   );
@@ -19,15 +20,15 @@ test('long work leaves the event loop to others, and ends', async () => {
   );
 });
 
-test('keys alternate, and the work of one key keeps its order', async () => {
-  const turns = new Turns();
+test('owners take turns, and the work of one owner keeps its order', async () => {
+  const work = new PacedSteps();
   const order: string[] = [];
-  turns.run(
+  work.run(
     'x',
     steps(1, () => undefined, 20),
   );
   for (const name of ['a1', 'a2', 'b1'])
-    turns.run(
+    work.run(
       name[0]!,
       steps(2, () => order.push(name)),
     );
@@ -46,20 +47,20 @@ function* steps(count: number, step: () => void, busyMs = 0): Generator {
   }
 }
 
-test('many readers of one key take no turn of another key, and divide their own', async () => {
-  const turns = new Turns();
+test('many readers of one owner take no time of another owner, and divide their own', async () => {
+  const work = new PacedSteps();
   const steps = new Map<string, number>();
   const leave = new AbortController();
   const read = async (key: string, name: string) => {
     for (let count = 1; !leave.signal.aborted; count += 1) {
-      await turns.step(key, () => busy(0.2, () => steps.set(name, count)));
+      await work.step(key, () => busy(0.2, () => steps.set(name, count)));
     }
   };
   const many = Array.from({ length: 60 }, (_, index) => `a${index}`);
   const readers = [...many.map((name) => read('a', name)), read('b', 'b')];
   const total = () => [...steps.values()].reduce((sum, count) => sum + count, 0);
   let most = 0;
-  for (let turn = 0; turn < 120; turn += 1) {
+  for (let iteration = 0; iteration < 120; iteration += 1) {
     const before = total();
     await setImmediate();
     most = Math.max(most, total() - before);
@@ -80,25 +81,25 @@ function sharedPace(): Pace {
 }
 
 test('a step passes on its result and its error', async () => {
-  const turns = new Turns();
-  expect(await turns.step('a', () => 7)).toBe(7);
+  const work = new PacedSteps();
+  expect(await work.step('a', () => 7)).toBe(7);
   await expect(
-    turns.step('a', () => {
+    work.step('a', () => {
       throw new Error('broken');
     }),
   ).rejects.toThrow('broken');
-  expect(await turns.step('a', () => 8)).toBe(8);
+  expect(await work.step('a', () => 8)).toBe(8);
 });
 
 test('steps that throw end, and later ones are done', async () => {
-  const turns = new Turns();
+  const work = new PacedSteps();
   const next = () => {
     throw new Error('broken');
   };
-  expect(() => turns.run('a', { next })).toThrow('broken');
+  expect(() => work.run('a', { next })).toThrow('broken');
   const done: string[] = [];
   for (const name of ['a', 'b'])
-    turns.run(
+    work.run(
       name,
       steps(1, () => done.push(name)),
     );
@@ -108,10 +109,10 @@ test('steps that throw end, and later ones are done', async () => {
   );
 });
 
-test('a step during which the process was paused costs its key no long wait', async () => {
-  const turns = new Turns(sharedPace());
+test('a step during which the process was paused costs its owner no long wait', async () => {
+  const work = new PacedSteps(sharedPace());
   const begun = performance.now();
-  await turns.step('a', () => busy(1_200, () => undefined));
+  await work.step('a', () => busy(1_200, () => undefined));
   expect(performance.now() - begun).toBeLessThan(4_000);
 });
 
@@ -120,14 +121,14 @@ function busy(millis: number, work: () => void): void {
   work();
 }
 
-test('work that follows from a step counts in the turn of the step', async () => {
-  const turns = new Turns();
+test('work that follows from a step counts in the iteration of the step', async () => {
+  const work = new PacedSteps();
   let begun = 0;
-  const all = Array.from({ length: 40 }, async () => turns.step('a', () => (begun += 1), SHARE_MS / 2));
+  const all = Array.from({ length: 40 }, async () => work.step('a', () => (begun += 1), SHARE_MS / 2));
   expect(begun).toBe(2);
-  for (let turn = 2; begun < all.length; turn += 1) {
+  for (let iteration = 2; begun < all.length; iteration += 1) {
     await setImmediate();
-    expect(begun).toBeLessThanOrEqual(2 * turn);
+    expect(begun).toBeLessThanOrEqual(2 * iteration);
   }
   await Promise.all(all);
 });
