@@ -11,7 +11,7 @@ import {
 import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/http/refusal-delays.js';
 import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
 import type { SlotLimits } from '../src/fairness/slots.js';
-import { AT_ONCE } from '../src/fairness/fair-admission.js';
+import { AT_ONCE } from '../src/fairness/shares.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';

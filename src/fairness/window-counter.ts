@@ -1,4 +1,4 @@
-/** The most keys that are counted. Beyond that the least recently counted are forgotten. */
+/** The most owners that are counted. Beyond that the least recently counted are forgotten. */
 const MAX_KEPT = 20_000;
 
 export interface WindowCount {
@@ -7,7 +7,10 @@ export interface WindowCount {
   secsLeft: number;
 }
 
-/** Counts for each key up to a limit in a window of time. The window of a key begins when it is first counted. */
+/**
+ * So many in a window of time, which the fields `RateLimit` and `RateLimit-Policy` of HTTP can say. The window of an owner begins when it
+ * is first counted.
+ */
 export class WindowCounter {
   private readonly windows = new Map<string, { count: number; until: number }>();
 
@@ -16,14 +19,14 @@ export class WindowCounter {
     private readonly windowMs: number,
   ) {}
 
-  /** Exceeded: the key had used up its limit before. */
-  add(key: string, amount: number): WindowCount {
+  /** Exceeded: the owner had used up its limit before. */
+  add(owner: string, amount: number): WindowCount {
     const now = performance.now();
-    const known = this.windows.get(key);
+    const known = this.windows.get(owner);
     const window = known && known.until > now ? known : { count: 0, until: now + this.windowMs };
-    if (known) this.windows.delete(key);
+    if (known) this.windows.delete(owner);
     else if (this.windows.size >= MAX_KEPT) this.windows.delete(this.windows.keys().next().value!);
-    this.windows.set(key, window);
+    this.windows.set(owner, window);
     const isExceeded = window.count >= this.limit;
     if (!isExceeded) window.count += amount;
     return {

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify';
-import { FairAdmission, type Admission, type Refusal } from '../fairness/fair-admission.js';
+import type { Admission, Refusal } from '../fairness/share-entry.js';
+import { Shares } from '../fairness/shares.js';
 import type { Pace } from '../fairness/pace.js';
 import { ApiError } from './errors.js';
 import type { App } from './route.js';
@@ -39,7 +40,7 @@ export class RequestAdmission {
   private isOver = false;
 
   constructor(
-    private readonly shares: FairAdmission,
+    private readonly shares: Shares,
     private readonly key: string,
   ) {}
 
@@ -79,7 +80,7 @@ export class RequestAdmission {
  * answer is written or begins to stream, or until `endAdmission`.
  */
 export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyRequest) => string): void {
-  const shares = new FairAdmission({ ...ADMISSION, pace });
+  const shares = new Shares({ ...ADMISSION, pace });
   const sweep = () => {
     if (shares.sweep()) setImmediate(sweep);
   };

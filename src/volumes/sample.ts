@@ -1,13 +1,20 @@
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
+import type { Admission } from '../fairness/share-entry.js';
+import { Shares } from '../fairness/shares.js';
 import { addMillis } from '../lib/instant.js';
 import { sleep } from '../lib/sleep.js';
 import { claimUnsampled, insertReading, organizationsDue, setSampled } from './accrual-queries.js';
 import { measureVolume } from './engine-storage.js';
 import { lockVolume } from './queries.js';
 
-/** Concurrent readings are of different organizations. */
-const CONCURRENCY = 4;
+/** Readings, each of which is charged its time at its end. Those at once are of different organizations. */
+const READINGS = {
+  running: { total: 4, each: 1 },
+  waiting: { total: Infinity, each: Infinity },
+  maxWaitMs: Infinity,
+  maxHoldMs: Infinity,
+};
 /** The next reading may be late or fail. */
 const VALID_INTERVALS = 2;
 const TRIES_PER_INTERVAL = 6;
@@ -17,64 +24,43 @@ const POLL_MS = 1_000;
 
 /** Claims expire after a part of an interval, so that interrupted and failed readings are retried. */
 export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
-  const shares = fairShares();
+  const shares = new Shares(READINGS);
   const busy = new Map<string, Promise<void>>();
-  let due: string[] = [];
-  let polledAt = -Infinity;
 
-  async function readOne(orgId: string): Promise<void> {
-    const began = performance.now();
-    const found = await readNext(ctx, orgId, signal);
-    shares.add(orgId, performance.now() - began);
+  const enter = async (orgId: string) =>
+    new Promise<Admission>((resolve) => void shares.enter(orgId, 1, resolve));
+
+  /** An organization whose reading failed stays busy, so that the next wait throws the error. */
+  async function readAll(orgId: string): Promise<void> {
+    for (let admission: Admission | undefined = await enter(orgId); admission;) {
+      const began = performance.now();
+      let next: Promise<Admission> | undefined;
+      try {
+        const found = !signal.aborted && (await readNext(ctx, orgId, signal));
+        // Before the release: an organization without a request loses its place to those that have used more.
+        if (found) next = enter(orgId);
+      } finally {
+        admission.release(performance.now() - began);
+      }
+      admission = await next;
+    }
     busy.delete(orgId);
-    if (found) due.push(orgId);
   }
 
   try {
-    while (!signal.aborted) {
+    do {
       // Volumes that another worker has claimed or locked remain due for a while.
-      if (performance.now() - polledAt > POLL_MS) {
-        const dueAt = addMillis(ctx.now(), -ctx.settings.volumeSampleMs);
-        const found = await organizationsDue(ctx.pool, dueAt);
-        const present = new Set([...due, ...busy.keys()]);
-        const added = found.filter((orgId) => !present.has(orgId));
-        shares.join(added, [...present]);
-        for (const orgId of added) due.push(orgId);
-        polledAt = performance.now();
+      const dueAt = addMillis(ctx.now(), -ctx.settings.volumeSampleMs);
+      for (const orgId of await organizationsDue(ctx.pool, dueAt)) {
+        if (!busy.has(orgId)) busy.set(orgId, readAll(orgId));
       }
-      while (busy.size < CONCURRENCY && due.length > 0) {
-        const next = shares.next(due);
-        due = due.filter((orgId) => orgId !== next);
-        busy.set(next, readOne(next));
-      }
-      if (busy.size === 0) return;
       const waiting = new AbortController();
-      await Promise.race([...busy.values(), sleep(POLL_MS, waiting.signal)]);
+      await Promise.race([Promise.all(busy.values()), sleep(POLL_MS, waiting.signal)]);
       waiting.abort();
-    }
+    } while (busy.size > 0 && !signal.aborted);
   } finally {
     await Promise.allSettled(busy.values());
   }
-}
-
-/** Measures organizations with little used time first. A new one starts at the current minimum, so idle time saves up nothing. */
-function fairShares(): {
-  join(added: readonly string[], present: readonly string[]): void;
-  next(waiting: readonly string[]): string;
-  add(orgId: string, millis: number): void;
-} {
-  const used = new Map<string, number>();
-  const usedBy = (orgId: string) => used.get(orgId) ?? 0;
-  const leastUsed = (first: string, orgId: string) => (usedBy(orgId) < usedBy(first) ? orgId : first);
-  return {
-    join(added, present) {
-      if (present.length === 0) return;
-      const least = usedBy(present.reduce(leastUsed));
-      for (const orgId of added) used.set(orgId, Math.max(usedBy(orgId), least));
-    },
-    next: (waiting) => waiting.reduce(leastUsed),
-    add: (orgId, millis) => void used.set(orgId, usedBy(orgId) + millis),
-  };
 }
 
 async function readNext(ctx: Context, orgId: string, signal: AbortSignal): Promise<boolean> {

@@ -30,7 +30,7 @@ test('owners that are no longer ahead are forgotten, also after a burst of thous
   expect(rate.size).toBe(5_000);
   rate.charge('a', 10_000, 2_000);
   expect(rate.size).toBe(1);
-  // One that is far ahead keeps those behind it, but not for longer than it is ahead itself.
+  // An owner that is far ahead keeps those behind it, but not for longer than it is ahead itself.
   for (let index = 0; index < 100; index += 1) rate.charge(`owner ${index}`, 1, 2_000);
   rate.charge('b', 1, 11_999);
   expect(rate.size).toBe(102);

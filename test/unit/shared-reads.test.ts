@@ -2,11 +2,11 @@ import { expect, test } from 'vitest';
 import { SharedReads, type LogPlace } from '../../src/audit/list/shared-reads.js';
 import type { Context } from '../../src/context.js';
 import { RequestAdmission } from '../../src/http/admission.js';
-import { FairAdmission } from '../../src/fairness/fair-admission.js';
+import { Shares } from '../../src/fairness/shares.js';
 import { Pace, PACE } from '../../src/fairness/pace.js';
 
 const shares = () =>
-  new FairAdmission({
+  new Shares({
     running: { total: 2, each: 1 },
     alone: 1,
     pace: new Pace(PACE),

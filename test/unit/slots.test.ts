@@ -38,7 +38,7 @@ test('owners hold no more than their limits, and a refusal changes nothing', () 
   );
 });
 
-test('what is held already counts also beyond a limit, until it is given back', () => {
+test('an amount that is held already counts also beyond a limit, until it is given back', () => {
   const slots = new Slots({ total: 10, each: 8, base: 2 });
   slots.add('a', 9);
   expect(slots.isOver('a')).toBe(true);

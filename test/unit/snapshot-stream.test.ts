@@ -3,14 +3,14 @@ import { expect, onTestFinished, test } from 'vitest';
 import { makeSnapshotStreamer } from '../../src/access/snapshot-stream.js';
 import type { Context, Shared } from '../../src/context.js';
 import { RequestAdmission } from '../../src/http/admission.js';
-import { FairAdmission } from '../../src/fairness/fair-admission.js';
+import { Shares } from '../../src/fairness/shares.js';
 import { Pace, PACE } from '../../src/fairness/pace.js';
 
 const SETTINGS = { usagePatienceMs: 100, usageIdleMs: 60_000, usageStallMs: 60_000, usageLimitMs: 60_000 };
 
-test('a stream that gets no turn gives its place to the next', async () => {
+test('a stream that is not admitted gives its place to the next', async () => {
   const pace = new Pace(PACE);
-  const shares = new FairAdmission({
+  const shares = new Shares({
     running: { total: 1, each: 1 },
     alone: 1,
     waiting: { total: 1, each: 0 },

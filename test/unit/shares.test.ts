@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { AT_ONCE, FairAdmission, type Admission, type Refusal } from '../../src/fairness/fair-admission.js';
+import type { Admission, Refusal } from '../../src/fairness/share-entry.js';
+import { AT_ONCE, Shares } from '../../src/fairness/shares.js';
 import { ACTIVE_MS, Pace } from '../../src/fairness/pace.js';
 import { until } from '../support/polling.js';
 
@@ -27,7 +28,7 @@ interface Work {
 /** Runs the work on a virtual clock: each request holds its admission for as long as it costs. */
 function simulate(work: readonly Work[], options = ENDLESS) {
   let now = 0;
-  const shares = new FairAdmission({ ...options, now: () => now });
+  const shares = new Shares({ ...options, now: () => now });
   const begun: (Work & { begunAt: number })[] = [];
   const refused: (Work & { refusal: Refusal })[] = [];
   const waiting = new Set<Work>();
@@ -152,7 +153,7 @@ test('a key that asks for little begins after a handful of requests of one that 
 test('a key uses more while no other key asks, and less from the first request of another', () => {
   let now = 0;
   const pace = new Pace({ share: 1, aheadMs: 1_000 });
-  const shares = new FairAdmission({ ...OPTIONS, pace, waiting: { total: 60, each: 30 }, now: () => now });
+  const shares = new Shares({ ...OPTIONS, pace, waiting: { total: 60, each: 30 }, now: () => now });
   const enter = (key: string) => shares.enter(key, 4, () => undefined);
   const running = () => {
     const entered = Array.from({ length: 30 }, () => enter('a'));
@@ -173,7 +174,7 @@ test('a key uses more while no other key asks, and less from the first request o
 
 test('a key that begins to ask does not wait for the requests that another began while it was alone', () => {
   const pace = new Pace({ share: 1, aheadMs: 0 });
-  const shares = new FairAdmission({ ...OPTIONS, pace });
+  const shares = new Shares({ ...OPTIONS, pace });
   const enter = (key: string) => shares.enter(key, 4, () => undefined);
   pace.see('a');
   const alone = Array.from({ length: 25 }, () => enter('a'));
@@ -187,7 +188,7 @@ test('a key that begins to ask does not wait for the requests that another began
 
 test('a key that is alone and holds all it may leaves room for a key that does not count as active', () => {
   const pace = new Pace({ share: 1, aheadMs: 0 });
-  const shares = new FairAdmission({ ...OPTIONS, pace });
+  const shares = new Shares({ ...OPTIONS, pace });
   pace.see('a');
   const entered = Array.from({ length: 10 }, () => shares.enter('a', 20, () => undefined));
   expect(entered.filter(({ isWaiting }) => isWaiting)).toHaveLength(5);
@@ -196,7 +197,7 @@ test('a key that is alone and holds all it may leaves room for a key that does n
 
 test('a key that has used up its share rests, and then goes on by itself, while another key begins at once', async () => {
   const pace = new Pace({ share: 0.5, aheadMs: 20 });
-  const shares = new FairAdmission({ ...OPTIONS, pace });
+  const shares = new Shares({ ...OPTIONS, pace });
   const told: string[] = [];
   const enter = (key: string) => shares.enter(key, 20, () => told.push(key));
   for (const key of ['a', 'b']) pace.see(key);
@@ -223,7 +224,7 @@ test('a key that has used up its share rests, and then goes on by itself, while 
 test('requests that wait for others make their key rest no longer than their work is worth', () => {
   let now = 0;
   const pace = new Pace({ share: 0.5, aheadMs: 0 });
-  const shares = new FairAdmission({ ...OPTIONS, pace, now: () => now });
+  const shares = new Shares({ ...OPTIONS, pace, now: () => now });
   for (const key of ['a', 'b']) pace.see(key, now);
   const slow = shares.enter('a', 2, () => undefined);
   now = 1_000;
@@ -242,7 +243,7 @@ test('a request begins whose rest ends while it is looked at', async () => {
   };
   for (const before of [0, 1, 2]) {
     looks = before;
-    const shares = new FairAdmission({ ...OPTIONS, pace: { ...OPTIONS.pace, waitOf } });
+    const shares = new Shares({ ...OPTIONS, pace: { ...OPTIONS.pace, waitOf } });
     const entry = shares.enter('a', 20, () => undefined);
     const isWaiting = await until(
       async () => entry.isWaiting,
@@ -255,7 +256,7 @@ test('a request begins whose rest ends while it is looked at', async () => {
 test('a key that rests begins at once when no other key is active any more', () => {
   let now = 0;
   const pace = new Pace({ share: 0.001, aheadMs: 0 });
-  const shares = new FairAdmission({ ...OPTIONS, pace, now: () => now });
+  const shares = new Shares({ ...OPTIONS, pace, now: () => now });
   for (const key of ['a', 'b']) pace.see(key, now);
   const first = shares.enter('a', 20, () => undefined);
   now = 20;
@@ -268,7 +269,7 @@ test('a key that rests begins at once when no other key is active any more', () 
 });
 
 test('a key beyond its queue is refused, and beyond that of all the longest queue loses its oldest', () => {
-  const shares = new FairAdmission(OPTIONS);
+  const shares = new Shares(OPTIONS);
   const told: string[] = [];
   const enter = (key: string) =>
     shares.enter(key, 24, (_, refusal) => told.push(refusal === undefined ? key : `${key} ${refusal}`));
@@ -285,7 +286,7 @@ test('a key whose requests are held for long gets no more than its share', () =>
   const [second, unit] = [1_000, 20];
   let now = 0;
   const limits = { ...ENDLESS, running: { total: 12, each: 6 }, maxHoldMs: 5 * second };
-  const shares = new FairAdmission({ ...limits, now: () => now });
+  const shares = new Shares({ ...limits, now: () => now });
   const used = new Map<string, number>();
   const due: { at: number; act: () => void }[] = [];
   const after = (millis: number, act: () => void) => due.push({ at: now + millis, act });
@@ -328,7 +329,7 @@ test('a key whose requests are held for long gets no more than its share', () =>
 
 test('requests that leave, wait or hold too long free their places', () => {
   let now = 0;
-  const shares = new FairAdmission({ ...OPTIONS, now: () => now });
+  const shares = new Shares({ ...OPTIONS, now: () => now });
   const told: string[] = [];
   const enter = (name: string) =>
     shares.enter('a', 24, (_, refusal) => told.push(`${name} ${refusal ?? 'begins'}`));
@@ -354,7 +355,7 @@ test('requests that leave, wait or hold too long free their places', () => {
 });
 
 test('thousands of waiting requests that end as soon as they begin all begin, a few in each turn', async () => {
-  const shares = new FairAdmission({ ...OPTIONS, waiting: { total: 20_001, each: 20_000 } });
+  const shares = new Shares({ ...OPTIONS, waiting: { total: 20_001, each: 20_000 } });
   const first = shares.enter('a', 24, () => undefined);
   const second = shares.enter('b', 24, () => undefined);
   let begun = 0;
@@ -372,7 +373,7 @@ test('thousands of waiting requests that end as soon as they begin all begin, a 
 
 test('thousands of requests that have waited too long are refused, a few in each turn', async () => {
   let [now, refused] = [0, 0];
-  const shares = new FairAdmission({
+  const shares = new Shares({
     ...OPTIONS,
     running: { total: 1, each: 1 },
     waiting: { total: 4_000, each: 500 },
@@ -403,7 +404,7 @@ async function mostOfTurn(count: () => number, whole: number): Promise<number> {
 
 test('a request that ends after it no longer counted leaves the later ones of its key in place', () => {
   let now = 0;
-  const shares = new FairAdmission({ ...OPTIONS, now: () => now });
+  const shares = new Shares({ ...OPTIONS, now: () => now });
   const enter = (key: string, cost: number) => shares.enter(key, cost, () => undefined);
   const slow = enter('a', 1);
   now = 600;
@@ -418,7 +419,7 @@ test('a request that ends after it no longer counted leaves the later ones of it
 
 test('a request that never ends keeps no other key in memory', () => {
   let now = 0;
-  const shares = new FairAdmission({ ...OPTIONS, now: () => now });
+  const shares = new Shares({ ...OPTIONS, now: () => now });
   shares.enter('endless', 1, () => undefined);
   now = 600;
   shares.sweep();
@@ -427,7 +428,7 @@ test('a request that never ends keeps no other key in memory', () => {
 });
 
 test('keys that are idle are forgotten while others are busy', () => {
-  const shares = new FairAdmission(OPTIONS);
+  const shares = new Shares(OPTIONS);
   enterAndRelease('idle');
   const busy = shares.enter('busy', 1, () => undefined);
   for (let count = 0; count < 100; count += 1) enterAndRelease(`idle ${count}`);

@@ -1,74 +1,36 @@
+import { Entry, isIdle, type Admission, type Flow, type Refusal, type Settle } from './share-entry.js';
 import type { SlotLimits } from './slots.js';
 import type { Pace } from './pace.js';
 
-export interface FairAdmissionOptions {
-  /** A cost. A key with nothing in progress may exceed its own limit. */
+export interface SharesOptions {
+  /** The cost in progress. An owner with nothing in progress may exceed its own limit. */
   running: SlotLimits;
-  /** The cost of a key while no other is active. Requests of keys that are not, such as probes, have room beside it. */
-  alone: number;
+  /**
+   * The cost of an owner in progress while no other is active. A cost of `running.each` has room beside it, for requests that make
+   * nobody active, such as probes.
+   */
+  alone?: number;
   waiting: SlotLimits;
   maxWaitMs: number;
   maxHoldMs: number;
-  /** Says whether several keys are active. Nothing of a key begins while it rests. */
-  pace: Pick<Pace, 'isShared' | 'charge' | 'waitOf'>;
+  /** Says whether several owners are active. Nothing of an owner begins while it rests. Default: they always are, and none rests. */
+  pace?: Pick<Pace, 'isShared' | 'charge' | 'waitOf'>;
   now?: () => number;
 }
 
-/** `backlog`: the key has too many waiting. `full`: all keys together have. `late`: the wait took too long. */
-export type Refusal = 'backlog' | 'full' | 'late';
-
-export interface Admission {
-  readonly isWaiting: boolean;
-  /** Ends the admission, also one that still waits. `cost`: as measured; `work`: without the time. Only the first call counts. */
-  release(cost?: number, work?: number): void;
-}
-
-type Settle = (admission: Admission, refusal?: Refusal) => void;
-
-class Entry implements Admission {
-  state: 'waiting' | 'running' | 'expired' | 'over' = 'waiting';
-
-  constructor(
-    readonly flow: Flow,
-    readonly cost: number,
-    readonly settle: Settle,
-    public since: number,
-    private readonly onRelease: (entry: Entry, cost: number, work: number) => void,
-  ) {}
-
-  get isWaiting(): boolean {
-    return this.state === 'waiting';
-  }
-
-  release(cost = this.cost, work = cost): void {
-    this.onRelease(this, cost, work);
-  }
-}
-
-interface Flow {
-  key: string;
-  start: number;
-  running: Set<Entry>;
-  /** The time in progress until then is charged. */
-  chargedAt: number;
-  cost: number;
-  /** The requests that no longer count, and are charged when they end. */
-  expired: number;
-  queue: Set<Entry>;
-}
-
+/** The most virtual time that an owner can save up while it rests or while its own limit keeps it waiting, in units of cost. */
 const MAX_LEAD = 100;
 /** The most time that a unit of work is charged. The rest was spent on waiting for the disk, or for others. */
 const MOST_MS_OF_UNIT = 2;
-/** The most waiting requests that begin, and the most that are refused as late, in one turn of the event loop. */
+/** The most waiting requests that begin, and the most that are refused as late, in one iteration of the event loop. */
 export const AT_ONCE = 50;
 
 /**
- * Start-time fair queueing with a depth, SFQ(D): the next admission goes to the waiting key with the least virtual start time,
+ * Divided cost, by start-time fair queueing with a depth, SFQ(D): the next admission goes to the waiting owner with the least virtual start time,
  * which advances by the cost of its requests. The measured cost replaces the estimate at the end.
  * docs/decisions/0020-fair-shares-of-a-process.md gives the reasons.
  */
-export class FairAdmission {
+export class Shares {
   private readonly flows = new Map<string, Flow>();
   private readonly backlogged = new Set<Flow>();
   /** Those with something in progress. */
@@ -82,13 +44,13 @@ export class FairAdmission {
   private readonly now: () => number;
   private readonly onRelease = (entry: Entry, cost: number, work: number) => this.release(entry, cost, work);
 
-  constructor(private readonly options: FairAdmissionOptions) {
+  constructor(private readonly options: SharesOptions) {
     this.now = options.now ?? (() => performance.now());
   }
 
   /** Calls `settle` once, possibly before it returns: without a refusal when the request may begin. */
-  enter(key: string, estimate: number, settle: Settle): Admission {
-    const flow = this.flowOf(key);
+  enter(owner: string, estimate: number, settle: Settle): Admission {
+    const flow = this.flowOf(owner);
     const now = this.now();
     const entry = new Entry(flow, estimate, settle, now, this.onRelease);
     if (flow.queue.size === 0 && this.fits(flow, estimate) && this.isNext(flow)) this.begin(entry);
@@ -118,7 +80,7 @@ export class FairAdmission {
       for (const entry of flow.running) {
         if (now - entry.since < maxHoldMs) break;
         this.stopCounting(entry);
-        entry.state = 'expired';
+        entry.become('expired');
         flow.expired += 1;
       }
       this.forget(flow);
@@ -131,28 +93,28 @@ export class FairAdmission {
     return { running: this.running, waiting: this.waiting, flows: this.flows.size };
   }
 
-  private flowOf(key: string): Flow {
-    const flow = this.flows.get(key) ?? {
-      key,
+  private flowOf(owner: string): Flow {
+    const flow: Flow = this.flows.get(owner) ?? {
+      owner,
       start: 0,
       chargedAt: 0,
       cost: 0,
       expired: 0,
-      running: new Set<Entry>(),
-      queue: new Set<Entry>(),
+      running: new Set(),
+      queue: new Set(),
     };
-    this.flows.set(key, flow);
+    this.flows.set(owner, flow);
     if (isIdle(flow)) flow.start = Math.max(flow.start, this.virtualTime);
     return flow;
   }
 
   private get limits(): SlotLimits {
-    const { alone, running, pace } = this.options;
-    return pace.isShared(this.now()) ? running : { total: alone + running.each, each: alone };
+    const { running, alone = running.each, pace } = this.options;
+    return !pace || pace.isShared(this.now()) ? running : { total: alone + running.each, each: alone };
   }
 
-  private restOf({ key }: Flow): number {
-    return this.options.pace.waitOf(key, this.now());
+  private restOf({ owner }: Flow): number {
+    return this.options.pace?.waitOf(owner, this.now()) ?? 0;
   }
 
   private fits(flow: Flow, cost: number): boolean {
@@ -164,7 +126,7 @@ export class FairAdmission {
     );
   }
 
-  /** Others need not wait for the requests beyond the limit of a key, which it began while it was alone. */
+  /** Others need not wait for the requests beyond the limit of an owner, which it began while it was alone. */
   private costWithin(each: number): number {
     let cost = 0;
     for (const flow of this.busy) cost += Math.min(flow.cost, each);
@@ -208,7 +170,7 @@ export class FairAdmission {
     });
   }
 
-  /** Admits again when the first resting key may go on. */
+  /** Admits again when the rest of the first owner is over. */
   private wakeAfter(rest: number): void {
     const at = this.now() + rest;
     if (at >= this.wakesAt) return;
@@ -234,7 +196,7 @@ export class FairAdmission {
     flow.start = Math.max(flow.start, this.virtualTime - MAX_LEAD);
     this.virtualTime = Math.max(this.virtualTime, flow.start);
     flow.start += cost;
-    entry.state = 'running';
+    entry.become('running');
     entry.since = this.now();
     if (flow.running.size === 0) flow.chargedAt = entry.since;
     flow.running.add(entry);
@@ -247,7 +209,7 @@ export class FairAdmission {
   private release(entry: Entry, cost: number, work: number): void {
     const { state, flow } = entry;
     if (state === 'over') return;
-    entry.state = 'over';
+    entry.become('over');
     if (state === 'waiting') this.leaveQueue(entry);
     else {
       flow.start += cost - entry.cost;
@@ -261,7 +223,7 @@ export class FairAdmission {
 
   private charge(flow: Flow, work: number): void {
     const now = this.now();
-    this.options.pace.charge(flow.key, Math.min(now - flow.chargedAt, work * MOST_MS_OF_UNIT), now);
+    this.options.pace?.charge(flow.owner, Math.min(now - flow.chargedAt, work * MOST_MS_OF_UNIT), now);
     flow.chargedAt = now;
   }
 
@@ -275,7 +237,7 @@ export class FairAdmission {
 
   private refuse(entry: Entry, reason: Refusal): void {
     this.leaveQueue(entry);
-    entry.state = 'over';
+    entry.become('over');
     this.forget(entry.flow);
     entry.settle(entry, reason);
   }
@@ -297,12 +259,8 @@ export class FairAdmission {
 
   private forget(flow: Flow): void {
     if (!isIdle(flow)) return;
-    if (flow.start <= this.virtualTime) this.flows.delete(flow.key);
+    if (flow.start <= this.virtualTime) this.flows.delete(flow.owner);
     if (this.running + this.waiting > 0) return;
-    for (const other of this.flows.values()) if (isIdle(other)) this.flows.delete(other.key);
+    for (const other of this.flows.values()) if (isIdle(other)) this.flows.delete(other.owner);
   }
-}
-
-function isIdle({ running, expired, queue }: Flow): boolean {
-  return running.size + expired + queue.size === 0;
 }
