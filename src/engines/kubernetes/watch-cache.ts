@@ -4,11 +4,8 @@ import { sleep } from '../../lib/sleep.js';
 import type { Cluster } from './client.js';
 import { GONE, statusOf } from './errors.js';
 import { KUBELET } from './names.js';
+import { asError, followWatch } from './watch-request.js';
 
-/** The API server ends a watch after this time. A connection that breaks silently is noticed a little later. */
-const WATCH_SECS = 60;
-const WATCH_DEADLINE_MS = (WATCH_SECS + 15) * 1_000;
-const CONNECT_TIMEOUT_MS = 15_000;
 const FIRST_BACKOFF_MS = 250;
 const MAX_BACKOFF_MS = 5_000;
 const PAGE = 500;
@@ -30,6 +27,11 @@ export interface Watched<T> {
 /**
  * The objects of one kind, as the API server has them: a list, then a watch from its version. A broken watch continues from
  * the latest version that it reached, or begins with another list when the server has forgotten it.
+ *
+ * The informer of the client library lacks these, and the reconciler relies on them:
+ * - It stops at each error other than 410, and answers with its last list as if that were the present one.
+ * - It has no deadline, so a watch that a proxy keeps open in silence is never noticed.
+ * - It asks for no bookmarks, so a quiet kind is listed again whenever the server has compacted its version.
  */
 export class WatchCache<T extends KubernetesObject> {
   private readonly objects = new Map<string, T>();
@@ -165,41 +167,14 @@ export class WatchCache<T extends KubernetesObject> {
     }
   }
 
-  /** Resolves when the server ends the watch, or at an abort. Rejects when it fails. */
   private async follow(signal: AbortSignal): Promise<void> {
-    const { library, config } = this.cluster;
     const { path, labelSelector } = this.watched;
-    const query = {
-      resourceVersion: this.version,
-      allowWatchBookmarks: true,
-      timeoutSeconds: WATCH_SECS,
-      labelSelector,
-    };
-    const over = new AbortController();
-    const limit = new Deadline(() => over.abort(new Error('the API server does not answer a watch')));
-    limit.set(CONNECT_TIMEOUT_MS);
-    const stop = () => over.abort();
-    signal.addEventListener('abort', stop, { once: true });
-    if (signal.aborted) stop();
-    const onEvent = (type: string, object: unknown) => {
-      if (over.signal.aborted) return;
-      if (type === 'ERROR') over.abort(asError(object));
-      else this.apply(type, object as T);
-    };
-    const onEnd = (error: unknown) => over.abort(error == null ? undefined : asError(error));
-    const open = async () => {
-      const request = await new library.Watch(config).watch(path, query, onEvent, onEnd);
-      over.signal.addEventListener('abort', () => request.abort(), { once: true });
-      if (over.signal.aborted) return request.abort();
-      limit.set(WATCH_DEADLINE_MS);
-      this.noteReached();
-    };
-    open().catch(onEnd);
-    if (!over.signal.aborted) await once(over.signal, 'abort');
-    limit.clear();
-    signal.removeEventListener('abort', stop);
-    const { reason } = over.signal as { reason: unknown };
-    if (reason instanceof Error && reason.name !== 'AbortError') throw reason;
+    await followWatch(this.cluster, path, {
+      query: { resourceVersion: this.version, labelSelector },
+      signal,
+      onOpen: () => this.noteReached(),
+      onEvent: (type, object) => this.apply(type, object as T),
+    });
   }
 
   private apply(type: string, object: T): void {
@@ -241,21 +216,6 @@ export class WatchCache<T extends KubernetesObject> {
   }
 }
 
-class Deadline {
-  private timer: NodeJS.Timeout | undefined;
-
-  constructor(private readonly late: () => void) {}
-
-  set(millis: number): void {
-    clearTimeout(this.timer);
-    this.timer = setTimeout(this.late, millis);
-  }
-
-  clear(): void {
-    clearTimeout(this.timer);
-  }
-}
-
 /** The record of who set which field is larger than the rest. Only the time of the kubelet stays. */
 function slim<T extends KubernetesObject>(object: T): T {
   const { metadata } = object;
@@ -269,10 +229,4 @@ function slim<T extends KubernetesObject>(object: T): T {
 /** A wait for one object costs nothing when others change. */
 function eventOf(name: string): string {
   return `object ${name}`;
-}
-
-function asError(error: unknown): Error {
-  if (error instanceof Error) return error;
-  const { message = String(error), code } = error as { message?: string; code?: number };
-  return Object.assign(new Error(message), code === undefined ? {} : { statusCode: code });
 }
