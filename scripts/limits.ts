@@ -1,5 +1,4 @@
 import { DEFAULT_CONFIG } from '../src/config/options.js';
-import { LIMIT_MAX } from '../src/http/schema.js';
 import { MAX_DEPTH as MAX_NESTING, MAX_VALUES } from '../src/http/json-scanner.js';
 import {
   BODY_LIMIT,
@@ -13,6 +12,7 @@ import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
 import type { SlotLimits } from '../src/fairness/slots.js';
 import { AT_ONCE } from '../src/fairness/shares.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
+import { PAGE_LIMIT } from '../src/lib/page.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
@@ -170,7 +170,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: time(UPLOAD_TIMEOUT_MS),
       beyond: { error: 'request_timeout' },
     },
-    { limit: 'items of a page', value: number(LIMIT_MAX), beyond: { error: 'invalid_request' } },
+    { limit: 'items of a page', value: number(PAGE_LIMIT.max), beyond: { error: 'invalid_request' } },
     {
       limit: 'text of a page of sandboxes with more than one',
       value: bytes(MAX_PAGE_BYTES),

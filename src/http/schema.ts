@@ -1,5 +1,6 @@
 import { Type, type Static, type TProperties, type TSchema } from 'typebox';
 import type { Integer } from '../lib/exact-json.js';
+import { PAGE_LIMIT } from '../lib/page.js';
 
 const INT32_MAX = 2_147_483_647;
 
@@ -169,9 +170,6 @@ export const ErrorResponse = Named(
   'The body of every answer that is not 2xx.',
 );
 
-const LIMIT_DEFAULT = 20;
-export const LIMIT_MAX = 100;
-
 export const PageQuery = {
   cursor: Type.Optional(
     Type.String({
@@ -184,12 +182,14 @@ export const PageQuery = {
     Type.Integer({
       format: 'int64',
       minimum: 1,
-      maximum: LIMIT_MAX,
-      default: LIMIT_DEFAULT,
-      description: `The number of items on a page, 1 to ${LIMIT_MAX}.`,
+      maximum: PAGE_LIMIT.max,
+      default: PAGE_LIMIT.default,
+      description: `The number of items on a page, 1 to ${PAGE_LIMIT.max}.`,
     }),
   ),
 };
+
+export type PageQuery = Static<ReturnType<typeof Type.Object<typeof PageQuery>>>;
 
 /** A page of `items`. `next_cursor` is null on the last one. */
 export function PageOf<T extends TSchema>(title: string, items: T) {

@@ -12,7 +12,7 @@ import type { Writer } from '../idempotency/keyed.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
 import { inWrite } from '../idempotency/write.js';
-import { toPage } from '../lib/page.js';
+import { PAGE_LIMIT, toPage } from '../lib/page.js';
 import { addKey } from './create.js';
 import { lockCallerKey } from './lock-caller-key.js';
 import { presentKey } from './present.js';
@@ -47,7 +47,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
     },
     async (request) => {
       const { orgId } = callerOf(request);
-      const { cursor, limit = 20 } = request.query;
+      const { cursor, limit = PAGE_LIMIT.default } = request.query;
       const binding = ['keys'];
       const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
       const rows = await pageKeys(contextOf(request).pool, orgId, after, limit + 1);

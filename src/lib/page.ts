@@ -1,3 +1,6 @@
+/** The `limit` of each list. */
+export const PAGE_LIMIT = { default: 20, max: 100 };
+
 export interface Page<T> {
   data: T[];
   has_more: boolean;

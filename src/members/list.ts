@@ -1,14 +1,15 @@
 import type { Context } from '../context.js';
 import { readCursor } from '../http/parameters.js';
+import type { PageQuery } from '../http/schema.js';
 import { shortInstant } from '../lib/instant.js';
-import { toPage, type Page } from '../lib/page.js';
+import { PAGE_LIMIT, toPage, type Page } from '../lib/page.js';
 import { listMembers, type MemberRow } from './queries.js';
 import type { OrgMemberResponse } from './schema.js';
 
 export async function list(
   ctx: Context,
   orgId: string,
-  { cursor, limit = 20 }: { cursor?: string; limit?: number },
+  { cursor, limit = PAGE_LIMIT.default }: PageQuery,
 ): Promise<Page<OrgMemberResponse>> {
   const binding = ['members'];
   const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;

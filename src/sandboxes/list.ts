@@ -2,8 +2,9 @@ import type { Caller } from '../access/caller.js';
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
 import { badParameter } from '../http/errors.js';
+import type { PageQuery } from '../http/schema.js';
 import { readCursor, readLabels, readSince, readUntil } from '../http/parameters.js';
-import { pageText } from '../lib/page.js';
+import { PAGE_LIMIT, pageText } from '../lib/page.js';
 import { withLongSpecs } from './long-specs.js';
 import {
   canMerge,
@@ -19,7 +20,7 @@ import {
 import { SANDBOX } from './row.js';
 import type { SandboxStatus, StopReason } from '../spec/schema.js';
 
-export interface ListSandboxesQuery {
+export interface ListSandboxesQuery extends PageQuery {
   labels?: string;
   status?: SandboxStatus[];
   stop_reason?: StopReason[];
@@ -27,8 +28,6 @@ export interface ListSandboxesQuery {
   created_after?: string;
   created_before?: string;
   sort?: Sort;
-  cursor?: string;
-  limit?: number;
 }
 
 const MOST_LABELS = 16;
@@ -40,7 +39,7 @@ export async function list(
   { orgId, access }: Caller,
   query: ListSandboxesQuery,
 ): Promise<string> {
-  const { sort = '-created_at', limit = 20 } = query;
+  const { sort = '-created_at', limit = PAGE_LIMIT.default } = query;
   const labels = Object.entries(readLabels('labels', query.labels)).toSorted(([a], [b]) => (a < b ? -1 : 1));
   if (labels.length > MOST_LABELS) throw badParameter('labels', `labels takes at most ${MOST_LABELS} labels`);
   const filter: SandboxFilter = {

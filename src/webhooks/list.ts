@@ -1,21 +1,17 @@
 import type { Context } from '../context.js';
 import { ApiError } from '../http/errors.js';
 import { readCursor } from '../http/parameters.js';
-import { toPage, type Page } from '../lib/page.js';
+import type { PageQuery } from '../http/schema.js';
+import { PAGE_LIMIT, toPage, type Page } from '../lib/page.js';
 import { listDeliveries } from './delivery-queries.js';
 import { presentDelivery, presentWebhook } from './present.js';
 import { getWebhook, listWebhooks } from './queries.js';
 import type { DeliveryResponse, WebhookResponse } from './schema.js';
 
-interface PageQuery {
-  cursor?: string;
-  limit?: number;
-}
-
 export async function list(
   ctx: Context,
   orgId: string,
-  { cursor, limit = 20 }: PageQuery,
+  { cursor, limit = PAGE_LIMIT.default }: PageQuery,
 ): Promise<Page<WebhookResponse>> {
   const binding = ['webhooks'];
   const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
@@ -32,7 +28,7 @@ export async function listLog(
   ctx: Context,
   orgId: string,
   webhookId: string,
-  { status, cursor, limit = 20 }: PageQuery & { status?: DeliveryResponse['status'] },
+  { status, cursor, limit = PAGE_LIMIT.default }: PageQuery & { status?: DeliveryResponse['status'] },
 ): Promise<Page<DeliveryResponse>> {
   const binding = ['webhook deliveries', webhookId, status ?? null];
   const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;

@@ -1,6 +1,7 @@
 import type { Context } from '../../context.js';
 import type { Sql } from '../../db/pool.js';
 import { readCursor } from '../../http/parameters.js';
+import type { PageQuery } from '../../http/schema.js';
 import {
   instantFromMicros,
   instantFromPostgres,
@@ -10,7 +11,7 @@ import {
   startOfMonth,
   type Instant,
 } from '../../lib/instant.js';
-import { pageText } from '../../lib/page.js';
+import { PAGE_LIMIT, pageText } from '../../lib/page.js';
 import type { EventFilter } from '../events/queries.js';
 import type { EventRenderer, EventTextRow } from './event-text.js';
 import type { FilterQuery } from './filter.js';
@@ -26,10 +27,7 @@ import {
   type SortKey,
 } from './page-queries.js';
 
-export interface ListEventsQuery extends FilterQuery {
-  cursor?: string;
-  limit?: number;
-}
+export type ListEventsQuery = FilterQuery & PageQuery;
 
 export async function list(
   ctx: Context,
@@ -37,7 +35,7 @@ export async function list(
   orgId: string,
   query: ListEventsQuery,
 ): Promise<string> {
-  const { limit = 20 } = query;
+  const { limit = PAGE_LIMIT.default } = query;
   const filter = await readKnownFilter(ctx.pool, orgId, query);
   const binding = ['events', filter];
   const position = readCursor(ctx.cursors, orgId, binding, query.cursor);

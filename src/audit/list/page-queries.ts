@@ -2,6 +2,7 @@ import type { Sql, Statement } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
 import { Conditions } from '../../lib/conditions.js';
 import type { Instant } from '../../lib/instant.js';
+import { PAGE_LIMIT } from '../../lib/page.js';
 import { addFilter, FILTER_COLUMNS, type EventFilter, type FilterColumn } from '../events/queries.js';
 import { readTextRows, SHORT_COLUMNS, type EventTextRow } from './event-text.js';
 import { inWindow, type MonthWindow } from './month-window.js';
@@ -26,7 +27,7 @@ export interface PageRequest {
 const MAX_SHORT_VALUES = 4;
 
 /** The longest page, and one event that shows that there are more. */
-const MAX_ROWS = 101;
+const MAX_ROWS = PAGE_LIMIT.max + 1;
 
 /** The index that a page scans. The generic plan must be good for all values, so the text of the statement chooses. */
 type Path =

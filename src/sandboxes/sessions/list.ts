@@ -1,8 +1,9 @@
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { readCursor } from '../../http/parameters.js';
+import type { PageQuery } from '../../http/schema.js';
 import { shortInstant } from '../../lib/instant.js';
-import { toPage, type Page } from '../../lib/page.js';
+import { PAGE_LIMIT, toPage, type Page } from '../../lib/page.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { listSessions, type ListedSession, type SessionDetails } from './queries.js';
 import type { SandboxSession } from './schema.js';
@@ -12,7 +13,7 @@ export async function list(
   ctx: Context,
   orgId: string,
   key: SandboxKey,
-  { cursor, limit = 20 }: { cursor?: string; limit?: number },
+  { cursor, limit = PAGE_LIMIT.default }: PageQuery,
 ): Promise<Page<SandboxSession>> {
   const sandbox = await getWorkerOf(ctx.pool, orgId, key);
   if (!sandbox) throw new ApiError('sandbox_not_found');
