@@ -10,7 +10,7 @@ const HEAD = `# The official clients, command by command
 
 This page is made from test/clients/table.ts by "npm run generate". [Use](clients.md) is on a page of its own.
 
-\`test/clients/\` runs every line and compares the exit code and the output: \`msb\` and the Node SDK in version ${VERSIONS.npm} of npm,
+\`test/clients/\` runs every line and compares the exit code and the output. It has \`msb\` and the Node SDK in version ${VERSIONS.npm} of npm,
 the Python SDK and its \`msb\` in version ${VERSIONS.pypi} of PyPI. Each table is a session in an organization of its own, from top to
 bottom. Output between slashes is a pattern; elsewhere it is the whole output.
 

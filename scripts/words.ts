@@ -3,7 +3,10 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 
-const MAX_WORDS = 25;
+/** A clause ends at a colon or a semicolon too. */
+const MAX_CLAUSE = 25;
+/** Bounds the whole sentence, so that no colon hides a second one. */
+const MAX_SENTENCE = 30;
 
 /** Openers that hide the actor. Questions may begin with them. */
 const OPENER =
@@ -44,9 +47,15 @@ function faultsOf(sentence: string): string[] {
   if (OPENER.test(sentence) && !sentence.endsWith('?'))
     faults.push('the sentence does not begin with its actor');
   if (PRONOUN.test(sentence)) faults.push('use "it" or "they"');
-  const words = sentence.split(/\s+/).filter((word) => /\w/.test(word)).length;
-  if (words > MAX_WORDS) faults.push(`${words} words, at most ${MAX_WORDS}`);
+  if (wordsOf(sentence) > MAX_SENTENCE)
+    faults.push(`${wordsOf(sentence)} words in a sentence, at most ${MAX_SENTENCE}`);
+  const longest = Math.max(...sentence.split(/(?<=[:;]['")*]*)\s+/).map(wordsOf));
+  if (longest > MAX_CLAUSE) faults.push(`${longest} words in a clause, at most ${MAX_CLAUSE}`);
   return faults;
+}
+
+function wordsOf(text: string): number {
+  return text.split(/\s+/).filter((word) => /\w/.test(word)).length;
 }
 
 /** Code spans, links and values in quotes count as one word. */
@@ -56,7 +65,7 @@ function sentencesOf(text: string): string[] {
     .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
     .replace(/"[^"]*"/g, 'quote');
   return plain
-    .split(/(?<=[.!?:;]['")*]*)\s+(?=\S)/)
+    .split(/(?<=[.!?]['")*]*)\s+(?=\S)/)
     .map((sentence) => sentence.trim())
     .filter((sentence) => sentence !== '');
 }
@@ -78,8 +87,9 @@ function commentsOf(file: string): Prose[] {
     }
     if (row.includes('*/')) inBlock = false;
     if (/^(?:oxlint|eslint|@|prettier-|#)/.test(text)) continue;
-    if (open && text !== '') open.text += ` ${text}`;
-    else if (text !== '') found.push((open = { file, line: index + 1, text }));
+    const item = /^(?:[-*]|\d+\.) (.*)$/.exec(text)?.[1];
+    if (open && text !== '' && item === undefined) open.text += ` ${text}`;
+    else if (text !== '') found.push((open = { file, line: index + 1, text: item ?? text }));
     else open = undefined;
     if (!inBlock && row.includes('*/')) open = undefined;
   }
@@ -103,13 +113,17 @@ function testNamesOf(file: string): Prose[] {
   });
 }
 
-/** Paragraphs and items of lists; code, tables, pictures and headings are left out. */
+/** Paragraphs, items of lists and cells of tables; code, pictures and headings are left out. */
 function paragraphsOf(file: string): Prose[] {
   const found: Prose[] = [];
   let inCode = false;
   let open: Prose | undefined;
   for (const [index, row] of linesOf(file).entries()) {
     if (row.trimStart().startsWith('```')) inCode = !inCode;
+    if (!inCode && /^\s*\|/.test(row)) {
+      const cells = row.split(/(?<!\\)\|/).map((cell) => cell.trim());
+      found.push(...cells.map((text) => ({ file, line: index + 1, text })));
+    }
     if (inCode || /^\s*(?:$|```|#|\||<|!\[)/.test(row)) {
       open = undefined;
       continue;

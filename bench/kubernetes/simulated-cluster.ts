@@ -32,8 +32,8 @@ export interface Faults {
 const NAMESPACES = '/api/v1/namespaces';
 
 /**
- * The part of the API of Kubernetes that a control plane of Pods uses: create, get, list in pages, watch with bookmarks,
- * delete and patch of any kind, without a schema. Pods start and end by themselves.
+ * The part of the API of Kubernetes that a control plane of Pods uses, without a schema. It has create, get, list in
+ * pages, watch with bookmarks, delete and patch of any kind. Pods start and end by themselves.
  */
 export class SimulatedCluster {
   readonly store: ObjectStore;

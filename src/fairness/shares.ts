@@ -6,19 +6,25 @@ export interface SharesOptions {
   /** The cost in progress. An owner with nothing in progress may exceed its own limit. */
   running: SlotLimits;
   /**
-   * The cost of an owner in progress while no other is active. A cost of `running.each` has room beside it, for requests that make
-   * nobody active, such as probes.
+   * The cost of an owner in progress while no other is active. A cost of `running.each` has room beside it, for
+   * requests that make nobody active, such as probes.
    */
   alone?: number;
   waiting: SlotLimits;
   maxWaitMs: number;
   maxHoldMs: number;
-  /** Says whether several owners are active. Nothing of an owner begins while it rests. Default: they always are, and none rests. */
+  /**
+   * Says whether several owners are active. Nothing of an owner begins while it rests. Default: they always are, and
+   * none rests.
+   */
   pace?: Pick<Pace, 'isShared' | 'charge' | 'waitOf'>;
   now?: () => number;
 }
 
-/** The most virtual time that an owner can save up while it rests or while its own limit keeps it waiting, in units of cost. */
+/**
+ * The most virtual time that an owner can save up while it rests or while its own limit keeps it waiting, in units of
+ * cost.
+ */
 const MAX_LEAD = 100;
 /** The most time that a unit of work is charged. The rest was spent on waiting for the disk, or for others. */
 const MOST_MS_OF_UNIT = 2;
@@ -26,9 +32,9 @@ const MOST_MS_OF_UNIT = 2;
 export const AT_ONCE = 50;
 
 /**
- * Divided cost, by start-time fair queueing with a depth, SFQ(D): the next admission goes to the waiting owner with the least virtual start time,
- * which advances by the cost of its requests. The measured cost replaces the estimate at the end.
- * docs/decisions/0020-fair-shares-of-a-process.md gives the reasons.
+ * Divided cost, by start-time fair queueing with a depth, SFQ(D). The next admission goes to the waiting owner with the
+ * least virtual start time, which advances by the cost of its requests. The measured cost replaces the estimate at the
+ * end. docs/decisions/0020-fair-shares-of-a-process.md gives the reasons.
  */
 export class Shares {
   private readonly flows = new Map<string, Flow>();

@@ -5,8 +5,8 @@ const ITEMS_OF_STEP = 100;
 const LETTERS_OF_STEP = 32 * 1024;
 
 /**
- * Makes the JSON text of an object with long lists or strings in turns with other work: in one step, 50,000 files or 8 MiB of output
- * would hold up all other requests.
+ * Makes the JSON text of an object with long lists or strings in turns with other work. In one step, 50,000 files or 8
+ * MiB of output would hold up all other requests.
  */
 export async function longJson(steps: PacedSteps, key: string, fields: object): Promise<Buffer> {
   const pieces: Buffer[] = [];

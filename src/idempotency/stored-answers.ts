@@ -3,8 +3,9 @@ import { ApiError } from '../http/errors.js';
 import { sumOfLongAnswers } from './queries.js';
 
 /**
- * The stored answers of one organization, which stay for a day: the output of a command has up to 8 MiB, and a request that changes
- * nothing stores a sandbox of 64 KiB. Each write stores as much as the free bytes anyway, in its row and its event.
+ * The stored answers of one organization, which stay for a day. The output of a command has up to 8 MiB, and a request
+ * that changes nothing stores a sandbox of 64 KiB. Each write stores as much as the free bytes anyway, in its row and
+ * its event.
  */
 export const STORED_ANSWERS = { freeBytes: 4 * 1024, maxBytes: 1024 ** 3 };
 

@@ -10,8 +10,8 @@ export interface PublishOptions {
 }
 
 /**
- * A draft beside a file. `publish` gives it the name of the file in one step, once its content is on the disk: readers see
- * the previous file or the whole new one, also after a power failure. Only the owner may read it.
+ * A draft beside a file. `publish` gives it the name of the file in one step, once its content is on the disk. Readers
+ * see the previous file or the whole new one, also after a power failure. Only the owner may read it.
  */
 export class FileDraft {
   private constructor(

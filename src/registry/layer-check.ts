@@ -41,8 +41,8 @@ export class ImageBudget {
 }
 
 /**
- * Passes a layer on, and uncompresses it on the way. The digest of the uncompressed layer is the proof that the registry has its
- * content: an engine that has a layer of this digest never looks at what it is given.
+ * Passes a layer on, and uncompresses it on the way. The digest of the uncompressed layer is the proof that the
+ * registry has its content. An engine that has a layer of this digest never reads the bytes that it is given.
  */
 export async function* checkLayer(
   layer: AsyncIterable<Buffer>,

@@ -5,8 +5,8 @@ import { withQuotas } from './summary.js';
 import type { Window } from './window.js';
 
 /**
- * The costs of groups of usage. Each is the cost of the day with the group less the cost without it, so that the rounding of groups
- * does not add up: the costs of a day's groups are the cost of their sum, to the last digit.
+ * The costs of groups of usage. Each is the cost of the day with the group, minus the cost without it. So the rounding
+ * errors of groups do not add up. The costs of a day's groups are the cost of their sum, to the last digit.
  */
 export class GroupCosts {
   private day = '';

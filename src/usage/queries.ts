@@ -55,8 +55,8 @@ const storedLine = (format: RowFormat, orgId: () => string) =>
 export const SEPARATORS: Record<RowFormat, string> = { json: ',', csv: CSV_LINE_END, focus: CSV_LINE_END };
 
 /**
- * A CTE of the selected sandboxes and the times at which they had the labels. `whole`: they had them during all of `days`, so that
- * their stored days apply. Undefined if the filter selects everything.
+ * A CTE of the selected sandboxes and the times at which they had the labels. `whole`: they had them during all of
+ * `days`, so that their stored days apply. Undefined if the filter selects everything.
  */
 export function selectedSandboxes(
   c: Conditions,
@@ -91,8 +91,8 @@ export function covers(c: Conditions, times: string, days: TimeRange | undefined
 }
 
 /**
- * The periods of runs that no stored day covers: open runs, runs on the days that the window cuts, and runs of sandboxes that had the
- * labels only for a part of the time.
+ * The periods of runs that no stored day covers. These are open runs and runs on the days that the window cuts. So are
+ * runs of sandboxes that had the labels only for a part of the time.
  */
 export function periodsToSum(
   c: Conditions,

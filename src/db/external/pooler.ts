@@ -5,8 +5,8 @@ import { ExplainedError } from '../../lib/explained-error.js';
 const ROUNDS = 5;
 
 /**
- * Throws ExplainedError for a pooler that moves a session between connections, such as PgBouncer in transaction mode: then
- * another client gets the connection of an idle one, or a client finds itself on another connection.
+ * Throws ExplainedError for a pooler that moves a session between connections, such as PgBouncer in transaction mode.
+ * There another client gets the connection of an idle one, or a client finds itself on another connection.
  */
 export async function checkPooler(make: () => pg.Client): Promise<void> {
   const [idle, busy] = [make(), make()];

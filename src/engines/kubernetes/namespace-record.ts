@@ -8,8 +8,8 @@ import type { NamespaceChoice } from './namespace-choices.js';
 const CHOICE = 'sandkeep.dev/namespaces';
 
 /**
- * Throws ExplainedError when the choice has changed, and objects of the previous one are out of reach: Pods in namespaces that
- * are not watched any more, and claims in namespaces that have no Pods any more.
+ * Throws ExplainedError when the choice has changed, and objects of the previous one are out of reach. These are Pods
+ * in namespaces that are no longer watched, and claims in namespaces that no longer have Pods.
  */
 export async function recordChoice(
   cluster: Cluster,

@@ -21,8 +21,9 @@ export interface SecretNames {
 }
 
 /**
- * Credentials of registries and secret variables of runs, as one Secret a run. It exists from before the Pod until the container has
- * started: the node reads it to pull the image and to create the container, and a container of a Pod is created once.
+ * Credentials of registries and secret variables of runs, as one Secret a run. It exists from before the Pod until the
+ * container has started. The node reads it to pull the image and to create the container, and a container of a Pod is
+ * created once.
  */
 export class StartSecrets {
   private readonly objects: RunObjects;
@@ -46,8 +47,8 @@ export class StartSecrets {
   }
 
   /**
-   * Keeps the Secret of a run during `createPod`, and then as long as the Pod needs it. Throws StartRefusedError when the value of a
-   * variable is lost.
+   * Keeps the Secret of a run during `createPod`, and then as long as the Pod needs it. Throws StartRefusedError when
+   * the value of a variable is lost.
    */
   async around<T>(run: Run, createPod: (names: SecretNames) => Promise<T>): Promise<T> {
     const { registry } = run.secrets;

@@ -5,8 +5,8 @@ import type { SecretMask } from '../../secrets/mask.js';
 const LONGEST = 64 * 1024;
 
 /**
- * Masks the lines of a log. A long line comes in parts, and a value can be cut between two. So the parts of a line are joined, up to
- * a bound; the joined part has the position of the last one, and a reader that comes back reads on after it.
+ * Masks the lines of a log. A long line comes in parts, and a value can be cut between two. So the parts of a line are
+ * joined, up to a bound. The joined part has the position of the last one, after which a reader continues.
  */
 export async function* maskedChunks(
   chunks: AsyncIterable<Iterable<LogChunk>>,

@@ -52,8 +52,9 @@ async function readFailure(docker: Docker, progress: NodeJS.ReadableStream): Pro
 }
 
 /**
- * The format of `docker save`. The manifest comes last: the engine can use no archive without it. The image store of containerd keeps what
- * arrived of a broken archive under the names of its files, and refuses two writers of one name: no two archives share a name.
+ * The format of `docker save`. The manifest comes last: the engine can use no archive without it. The image store of
+ * containerd keeps what arrived of a broken archive under the names of its files, and refuses two writers of one name.
+ * So no two archives share a name.
  */
 async function* writeArchive(
   { name: imageName, config, layers }: ImageContent,
