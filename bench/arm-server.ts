@@ -16,6 +16,7 @@ import { listenForChanges } from '../src/db/changes.js';
 import { openPool } from '../src/db/pool.js';
 import { openRequests } from '../src/db/request-connections.js';
 import { listen } from '../src/http/listen.js';
+import { LONG_EVENTS, LongEvents } from '../src/audit/events/long-events.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
 import { StoredBytes } from '../src/lib/stored-bytes.js';
@@ -77,6 +78,7 @@ const ctx: ServiceContext = {
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
   storedAnswers: new StoredBytes(STORED_ANSWERS),
+  longEvents: new LongEvents(LONG_EVENTS),
   pace: new Pace(PACE),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),

@@ -11,6 +11,7 @@ import { verifyStore } from '../src/audit/verify/verify-store.js';
 import { table } from '../src/cli/table.js';
 import { type WorkerContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
+import { LONG_EVENTS, LongEvents } from '../src/audit/events/long-events.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
 import { StoredBytes } from '../src/lib/stored-bytes.js';
@@ -74,6 +75,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
     storedAnswers: new StoredBytes(STORED_ANSWERS),
+    longEvents: new LongEvents(LONG_EVENTS),
     pace: new Pace(PACE),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),

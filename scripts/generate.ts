@@ -16,6 +16,7 @@ import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
 import { inTransaction } from '../src/db/transaction.js';
+import { LONG_EVENTS, LongEvents } from '../src/audit/events/long-events.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../src/lib/bounded-set.js';
 import { StoredBytes } from '../src/lib/stored-bytes.js';
@@ -78,6 +79,7 @@ const app = await buildApp({
   disk: UNCHECKED_DISKS,
   roomyQuotas: new BoundedSet(),
   storedAnswers: new StoredBytes(STORED_ANSWERS),
+  longEvents: new LongEvents(LONG_EVENTS),
   pace: new Pace(PACE),
   cursors: new Cursors(Buffer.alloc(32)),
   peer: makePeer(Buffer.alloc(32)),

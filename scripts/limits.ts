@@ -14,6 +14,7 @@ import { AT_ONCE } from '../src/fairness/shares.js';
 import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { PAGE_LIMIT } from '../src/lib/page.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
+import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
@@ -372,6 +373,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: `answers stored for \`Idempotency-Key\` in a day, beyond ${bytes(STORED_ANSWERS.freeBytes)} of each`,
       value: bytes(STORED_ANSWERS.maxBytes),
       beyond: `${answerText(rateLimited)} to new requests with the header`,
+    },
+    {
+      limit: `audit events of requests in an hour, beyond ${bytes(LONG_EVENTS.freeBytes)} of each`,
+      value: bytes(LONG_EVENTS.maxBytes),
+      beyond: `${answerText(rateLimited)} to requests with long labels`,
     },
     {
       limit: 'database connections at once, and short reads at once',

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { ActiveEventKeys } from './audit/events/active-keys.js';
 import type { EventKeys } from './audit/events/event-keys.js';
 import type { SeenHeads } from './audit/log/seen-heads.js';
+import type { LongEvents } from './audit/events/long-events.js';
 import type { Changes } from './db/changes.js';
 import type { PgPool, Pool, Sql } from './db/pool.js';
 import type { Requests } from './db/request-connections.js';
@@ -70,6 +71,8 @@ export interface Shared {
   roomyQuotas: BoundedSet;
   /** Bounds the answers that are stored for repeated requests. */
   storedAnswers: StoredBytes;
+  /** Bounds the bytes of audit events that requests make. */
+  longEvents: LongEvents;
   /** Lets an organization rest while others are active. */
   pace: Pace;
   now: () => Instant;

@@ -13,6 +13,7 @@ import { listenForChanges } from '../../src/db/changes.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import type { Statement } from '../../src/db/pool.js';
+import { LONG_EVENTS, LongEvents } from '../../src/audit/events/long-events.js';
 import { STORED_ANSWERS } from '../../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
 import { StoredBytes } from '../../src/lib/stored-bytes.js';
@@ -188,6 +189,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
     storedAnswers: new StoredBytes(STORED_ANSWERS),
+    longEvents: new LongEvents(LONG_EVENTS),
     pace: new Pace(PACE),
     cursors: new Cursors(Buffer.alloc(32)),
     peer: makePeer(Buffer.alloc(32)),

@@ -16,6 +16,8 @@ export class Overtaken extends Error {}
 /** SQL inside a transaction that can write audit events. */
 export interface EventSql extends Sql {
   readonly eventMarker: EventMarker | undefined;
+  /** The bytes of its long audit events so far. */
+  longEventBytes?: number | undefined;
   readonly span?: Span | undefined;
 }
 
@@ -84,7 +86,9 @@ async function transactOnce<T>(
         'set local statement_timeout = 0; set local idle_in_transaction_session_timeout = 0',
       );
     }
-    result = await work(Object.assign(client, { eventMarker: pool.eventMarker, span: pool.span }));
+    result = await work(
+      Object.assign(client, { eventMarker: pool.eventMarker, span: pool.span, longEventBytes: 0 }),
+    );
     commit = client.query('commit');
     isOutcomeKnown = await answersInTime(commit, pool, unhurried);
   } catch (error) {

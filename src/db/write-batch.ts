@@ -19,6 +19,7 @@ export type EventTarget = EventSql | WriteBatch;
  */
 export class WriteBatch {
   readonly eventMarker: EventMarker | undefined;
+  longEventBytes?: number | undefined;
   readonly span: Span | undefined;
   private parts: string[] = [];
   private values: unknown[] = [];

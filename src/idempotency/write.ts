@@ -39,6 +39,8 @@ export async function inWrite<T>(
       return await inTransaction(ctx.pool, async (tx) => {
         const batch = new WriteBatch(tx);
         const answer = await work(tx, batch);
+        ctx.longEvents.count(orgId, tx);
+        ctx.longEvents.count(orgId, batch);
         if (keyed) {
           const stored = withWarnings(kept(answer), keyed.warnings);
           const length = await insertAnswer(batch, orgId, keyed, stored, { at, final: !keyed.waits });

@@ -7,7 +7,7 @@ import { checkLabels } from '../lib/labels.js';
 
 const NAME_LENGTH = 200;
 /** A list takes as many at once, those of the key and those that are asked for. */
-const MOST_LABELS = 8;
+export const MOST_KEY_LABELS = 8;
 const MOST_NETWORKS = 100;
 const IPV4_IN_IPV6 = '::ffff:0:0/96';
 
@@ -29,8 +29,8 @@ export function readAccess(asked: Asked, at: Instant): Access {
   if (scopes.length === 0) throw refusal('scopes', 'a key needs at least one scope');
   const badLabel = checkLabels(labels);
   if (badLabel) throw refusal(`labels.${badLabel.key}`, badLabel.message);
-  if (Object.keys(labels).length > MOST_LABELS) {
-    throw refusal('labels', `a key can be narrowed to at most ${MOST_LABELS} labels`);
+  if (Object.keys(labels).length > MOST_KEY_LABELS) {
+    throw refusal('labels', `a key can be narrowed to at most ${MOST_KEY_LABELS} labels`);
   }
   const tooWide = isNarrowed({ labels })
     ? scopes.find((scope) => !covers(['sandboxes:write', 'sandboxes:exec'], scope))

@@ -8,6 +8,7 @@ import { readInstance } from '../db/instance-queries.js';
 import { DiskReserve } from '../disk/disk-reserve.js';
 import { listen, reachableAt } from '../http/listen.js';
 import { createFirstKey, type FirstKey } from '../keys/first-key.js';
+import { LONG_EVENTS, LongEvents } from '../audit/events/long-events.js';
 import { STORED_ANSWERS } from '../idempotency/stored-answers.js';
 import { BoundedSet } from '../lib/bounded-set.js';
 import { StoredBytes } from '../lib/stored-bytes.js';
@@ -151,6 +152,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     seenHeads,
     roomyQuotas: new BoundedSet(),
     storedAnswers: new StoredBytes(STORED_ANSWERS),
+    longEvents: new LongEvents(LONG_EVENTS),
     pace: new Pace(PACE),
     stopping,
     draining,

@@ -14,7 +14,7 @@ import {
   Variants,
   Words,
 } from '../http/schema.js';
-import { LABELS_FORM } from '../http/labels-form.js';
+import { labelsForm } from '../http/labels-form.js';
 import { envRequest } from './env-schema.js';
 import { MountRequest, SandboxMount } from './mount-schema.js';
 import { NetworkRequest, SandboxNetwork, UNKNOWN_FIELDS } from './network-schema.js';
@@ -410,7 +410,7 @@ export const CreateSandboxRequest = Named(
       ),
     ),
     labels: Type.Optional(
-      StringMap({ ...LABELS_FORM, description: 'The labels of the sandbox. Default: none.' }),
+      StringMap({ ...labelsForm(), description: 'The labels of the sandbox. Default: none.' }),
     ),
     rlimits: Type.Optional(
       Type.Array(

@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { LABELS_FORM } from '../http/labels-form.js';
+import { labelsForm } from '../http/labels-form.js';
 import { Named, Nullable, restricting, StringMap } from '../http/schema.js';
 import { NAME_FORM, SLUG_FORM } from './names.js';
 import { RESTRICTIONS } from './restrictions.js';
@@ -16,7 +16,7 @@ export const UpdateSandboxRequest = Named(
     labels: Type.Optional(
       Nullable(
         StringMap({
-          ...LABELS_FORM,
+          ...labelsForm(),
           description: 'The new labels. They replace all labels, and usage counts under them from now on.',
         }),
       ),

@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { LABELS_FORM } from '../http/labels-form.js';
+import { labelsForm } from '../http/labels-form.js';
 import {
   documented,
   DateTime,
@@ -87,7 +87,7 @@ export const CreateVolumeRequest = Named(
         'The name of the volume: 1 to 63 lower-case letters, digits and single hyphens, unique in the organization.',
     }),
     labels: Type.Optional(
-      StringMap({ ...LABELS_FORM, description: 'The labels of the volume. Default: none.' }),
+      StringMap({ ...labelsForm(), description: 'The labels of the volume. Default: none.' }),
     ),
     capacity_gib: Type.Optional(
       Nullable(Int32({ minimum: 1, description: 'The cap of the volume in GiB. Null or left out: none.' })),
@@ -113,7 +113,7 @@ export const UpdateVolumeRequest = Named(
     labels: Type.Optional(
       Nullable(
         StringMap({
-          ...LABELS_FORM,
+          ...labelsForm(),
           description: 'The new labels. They replace all labels; `{}` removes them.',
         }),
       ),

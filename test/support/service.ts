@@ -16,6 +16,7 @@ import { DiskReserve } from '../../src/disk/disk-reserve.js';
 import { listen } from '../../src/http/listen.js';
 import type { Certificate } from '../../src/http/tls/certificate.js';
 import { createKey } from '../../src/keys/create.js';
+import { LONG_EVENTS, LongEvents } from '../../src/audit/events/long-events.js';
 import { STORED_ANSWERS } from '../../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../../src/lib/bounded-set.js';
 import { StoredBytes } from '../../src/lib/stored-bytes.js';
@@ -160,6 +161,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     use: new UseSampler(runtime),
     roomyQuotas: new BoundedSet(),
     storedAnswers: new StoredBytes(STORED_ANSWERS),
+    longEvents: new LongEvents(LONG_EVENTS),
     pace: new Pace(PACE),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,

@@ -3,6 +3,7 @@ import { write, type EventTarget } from '../../db/write-batch.js';
 import type { Conditions } from '../../lib/conditions.js';
 import type { Instant } from '../../lib/instant.js';
 import { leafOf, type EventContent } from './hash-chain.js';
+import { noteLength } from './long-events.js';
 import type { EventActor } from './schema.js';
 
 export type EventRow = Omit<EventContent, 'resource_id'>;
@@ -18,11 +19,13 @@ const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload';
 
 export async function insertEvent(target: EventTarget, event: NewEventRow): Promise<void> {
   const mark = await target.eventMarker?.();
+  const payload = JSON.stringify(event.payload);
+  noteLength(target, payload.length);
   await write(
     target,
     (p) => `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)
      values (${p(event.org_id)}, ${p(event.id)}, ${p(event.occurred_at)}, ${p(event.category)}, ${p(event.event_type)},
-       ${p(JSON.stringify(event.actor))}, ${p(JSON.stringify(event.payload))}, ${p(event.actor_kind)}, ${p(event.actor_id)},
+       ${p(JSON.stringify(event.actor))}, ${p(payload)}, ${p(event.actor_kind)}, ${p(event.actor_id)},
        ${p(event.resource_id)}, ${p(event.leaf)}, ${p(mark?.(event.leaf ?? leafOf(event)) ?? null)})`,
   );
 }

@@ -244,7 +244,7 @@ describe('the document allows the names of bodies that the service takes, and no
     ['UpdateVolumeRequest', { labels: labels(65) }, { labels: labels(64) }],
     [
       'CreateApiKeyRequest',
-      { name: 'a', scopes: ['sandboxes:read'], labels: labels(65) },
+      { name: 'a', scopes: ['sandboxes:read'], labels: labels(9) },
       { name: 'a', scopes: ['sandboxes:read'] },
     ],
   ])('%s', (component, refused, taken) => {

@@ -1,9 +1,11 @@
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { buildApp } from '../../../src/app.js';
 import { operator } from '../../../src/audit/events/actor.js';
+import { LongEvents } from '../../../src/audit/events/long-events.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { setQuotas } from '../../../src/quotas/set.js';
-import type { Client } from '../../support/client.js';
+import { makeClient, type Client } from '../../support/client.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
@@ -316,4 +318,31 @@ describe('bad requests', () => {
     expect((await client.post(`/v1/volumes/${uuidv7()}/restore`)).status).toBe(404);
     expect((await client.post('/v1/volumes/nothing/restore')).status).toBe(400);
   });
+});
+
+test('an organization that has made many bytes of audit events changes no long labels for a while', async () => {
+  const longEvents = new LongEvents({ maxBytes: 30_000, windowSecs: 60 });
+  const app = await buildApp({ ...service.ctx, longEvents });
+  onTestFinished(() => app.close());
+  const by = makeClient(await app.listen({ port: 0 }), client);
+  const stranger = makeClient(by.url, await service.newOrg());
+  const long = (letter: string, length = 16) => ({
+    labels: Object.fromEntries(Array.from({ length }, (_, n) => [`k${n}`, letter.repeat(1_000)])),
+  });
+  const make = async (owner: Client, name: string) =>
+    (await owner.post('/v1/sandboxes', smallRequest(name))).body.id;
+  const [id, strange] = [await make(by, 'relabelled'), await make(stranger, 'relabelled')];
+  const patch = (labels: object) => by.patch(`/v1/sandboxes/${id}`, labels);
+  // Each event has the labels before and after.
+  const statuses = [await patch(long('a')), await patch(long('b'))].map(({ status }) => status);
+  expect(statuses).toEqual([200, 200]);
+  const refused = await patch(long('c'));
+  expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
+  expect(refused.body.error.message).toContain('too many bytes of audit events');
+  expect(Number(refused.headers.get('retry-after'))).toBeGreaterThan(0);
+  expect((await patch({ name: 'renamed' })).body.spec.labels).toEqual(long('b').labels);
+  const key = { name: 'long', scopes: ['sandboxes:read'], ...long('d', 8) };
+  expect((await by.post('/v1/keys', key)).status).toBe(429);
+  expect((await stranger.patch(`/v1/sandboxes/${strange}`, long('a'))).status).toBe(200);
+  expect(await eventsOf(id, 'sandbox_relabelled')).toHaveLength(2);
 });

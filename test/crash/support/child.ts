@@ -8,6 +8,7 @@ import { readInstance } from '../../../src/db/instance-queries.js';
 import { openPool, type Address } from '../../../src/db/pool.js';
 import { openRequests } from '../../../src/db/request-connections.js';
 import { listen } from '../../../src/http/listen.js';
+import { LONG_EVENTS, LongEvents } from '../../../src/audit/events/long-events.js';
 import { STORED_ANSWERS } from '../../../src/idempotency/stored-answers.js';
 import { BoundedSet } from '../../../src/lib/bounded-set.js';
 import { StoredBytes } from '../../../src/lib/stored-bytes.js';
@@ -86,6 +87,7 @@ async function serve(orders: Orders): Promise<void> {
     disk: UNCHECKED_DISKS,
     roomyQuotas: new BoundedSet(),
     storedAnswers: new StoredBytes(STORED_ANSWERS),
+    longEvents: new LongEvents(LONG_EVENTS),
     pace: new Pace(PACE),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
