@@ -1,7 +1,7 @@
 import { configDefaults, defineConfig } from 'vitest/config';
 import config from './vitest.config.js';
 
-/** The tests of two minutes on two cores: the units and the API, without the files that are called slow. They need no build. */
+/** The units and the API, without the files that are called slow: for each change. They need no build. */
 export default defineConfig({
   test: {
     ...config.test,

@@ -29,8 +29,8 @@ typedef struct {
   u32 first, count;
   /* The bytes that were written and not acknowledged: several writes have one frame CONSUMED (streams.c). */
   u32 consumed;
-  /* Its own STDIN_ROOM bytes for as long as the table exists. They are not part of this struct, which is cleared for each new
-     channel: the kernel gives a page of them memory when input first reaches it, and 128 MiB would be cleared one by one. */
+  /* STDIN_ROOM bytes of `inputs`. They are not part of this struct, because make() clears it: each channel would touch 512 KiB of
+     memory. The kernel gives a page of `inputs` memory when input first reaches it. */
   u8 *input;
 } Channel;
 

@@ -3,6 +3,8 @@ import { bytesOfName } from '../lib/byte-names.js';
 import { LAYOUT, LIMIT, WIDTHS, type Layout } from './protocol.js';
 
 const HEADER = sizeOf(LAYOUT.header);
+/** Each frame of output has a header, so these are read and written without a loop over the layout. */
+const AT = offsetsOf(LAYOUT.header);
 
 export interface Frame {
   channel: number;
@@ -13,7 +15,11 @@ export interface Frame {
 export function encodeFrame(channel: number, type: number, ...parts: readonly Buffer[]): Buffer {
   const payload = parts.reduce((sum, part) => sum + part.length, 0);
   if (payload > LIMIT.payload) throw new RangeError(`a frame of ${payload} bytes is too long for the agent`);
-  return Buffer.concat([encode(LAYOUT.header, { length: payload, channel, type }), ...parts]);
+  const header = Buffer.allocUnsafe(HEADER);
+  header.writeUInt32LE(payload, AT.length);
+  header.writeUInt32LE(channel, AT.channel);
+  header.writeUInt8(type, AT.type);
+  return Buffer.concat([header, ...parts]);
 }
 
 /** Cuts a stream of bytes into frames. Throws RangeError for a frame that is too long. */
@@ -45,20 +51,32 @@ export class FrameReader {
 }
 
 function wholeLength(header: Buffer): number {
-  const { length } = decode(LAYOUT.header, header);
+  const length = header.readUInt32LE(AT.length);
   if (length > LIMIT.payload) throw new RangeError(`the guest sent a frame of ${length} bytes`);
   return HEADER + length;
 }
 
 function frameOf(whole: Buffer): Frame {
-  const { channel, type } = decode(LAYOUT.header, whole);
-  return { channel, type, payload: whole.subarray(HEADER) };
+  return {
+    channel: whole.readUInt32LE(AT.channel),
+    type: whole.readUInt8(AT.type),
+    payload: whole.subarray(HEADER),
+  };
 }
 
 type Fields<L extends Layout> = { [Field in keyof L]: L[Field] extends 'u64' | 'i64' ? bigint : number };
 
 export function sizeOf(layout: Layout): number {
   return Object.values(layout).reduce((sum, width) => sum + WIDTHS[width], 0);
+}
+
+function offsetsOf<L extends Layout>(layout: L): Record<keyof L, number> {
+  let at = 0;
+  const offsets = Object.entries(layout).map(([name, width]) => {
+    at += WIDTHS[width];
+    return [name, at - WIDTHS[width]];
+  });
+  return Object.fromEntries(offsets) as Record<keyof L, number>;
 }
 
 export function encode<L extends Layout>(layout: L, fields: Fields<L>): Buffer {

@@ -44,6 +44,8 @@ let owner: Fixture;
 const WITHOUT_KEY = { header: 'Authorization', expected: 'Bearer <API key>' };
 
 let bad: Record<string, string | null>;
+/** Keys that a test of each operation shares. */
+let shared: { elsewhere: string; narrowed: string; without: Map<RouteScope, string> };
 
 async function keyWith(access: Partial<Access>, name = 'tried'): Promise<{ id: string; key: string }> {
   return createKey(service.ctx.pool, owner.client.org.id, name, operator('test'), {
@@ -83,6 +85,17 @@ beforeAll(async () => {
     expired: expired.key,
     replaced: replaced.key,
   };
+  const without = new Map<RouteScope, string>();
+  for (const { scope } of ROUTES) {
+    if (scope === 'any' || without.has(scope)) continue;
+    without.set(scope, (await keyWith({ scopes: SCOPES.filter((held) => !covers([held], scope)) })).key);
+  }
+  const { key: elsewhere } = await keyWith({ cidrs: ['192.0.2.0/24', '2001:db8::/32'] });
+  const { key: narrowed } = await keyWith({
+    scopes: ['sandboxes:write', 'sandboxes:exec'],
+    labels: { team: 'other' },
+  });
+  shared = { elsewhere, narrowed, without };
 });
 afterAll(() => service.close());
 
@@ -98,6 +111,15 @@ async function unchanged(work: () => Promise<void>): Promise<void> {
   await work();
   expect(await snapshot(service, owner.client.org.id)).toEqual(before);
 }
+
+test('the comparison sees a row that is new, and one that is changed', async () => {
+  const before = await snapshot(service, owner.client.org.id);
+  const { id } = await keyWith({});
+  const made = await snapshot(service, owner.client.org.id);
+  expect(made).not.toEqual(before);
+  await service.ctx.pool.query(`update api_keys set name = 'other' where id = $1`, [id]);
+  expect(await snapshot(service, owner.client.org.id)).not.toEqual(made);
+});
 
 test('every operation is classified, and names its scope', () => {
   expect(ROUTES.map(({ id }) => id).toSorted()).toEqual(Object.keys(OPERATIONS).toSorted());
@@ -171,9 +193,8 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
     });
 
     test('answers 403 for a key of another network', async () => {
-      const { key } = await keyWith({ cidrs: ['192.0.2.0/24', '2001:db8::/32'] });
       await unchanged(async () => {
-        const answer = await ask(id, key);
+        const answer = await ask(id, shared.elsewhere);
         expect([answer.status, answer.body.error.code]).toEqual([403, 'address_not_allowed']);
       });
     });
@@ -182,9 +203,8 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
     if (scope === 'any') return;
 
     test('answers 403 and names the scope for a key with every other scope', async () => {
-      const { key } = await keyWith({ scopes: SCOPES.filter((held) => !covers([held], scope)) });
       await unchanged(async () => {
-        const answer = await ask(id, key);
+        const answer = await ask(id, shared.without.get(scope)!);
         expect([answer.status, answer.body.error.code, answer.body.error.details.required_scope]).toEqual([
           403,
           'insufficient_scope',
@@ -197,12 +217,8 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
     if (NARROWED_BY_THEMSELVES.has(id)) return;
 
     test('touches nothing for a key narrowed to other labels', async () => {
-      const { key } = await keyWith({
-        scopes: ['sandboxes:write', 'sandboxes:exec'],
-        labels: { team: 'other' },
-      });
       await unchanged(async () => {
-        const answer = await ask(id, key);
+        const answer = await ask(id, shared.narrowed);
         if (OPERATIONS[id]!(owner).isUnsupported) return expect(answer.status).toBe(501);
         const narrowable = scope.startsWith('sandboxes:');
         if (narrowable) expect(pattern).toMatch(/\{(sandbox_id|name)\}/);
