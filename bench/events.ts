@@ -22,7 +22,7 @@ import { makeLog } from '../src/lib/log.js';
 import { sleep } from '../src/lib/sleep.js';
 import { createOrg } from '../src/orgs/create.js';
 import { SimulatedRuntime } from '../src/engines/simulated/runtime.js';
-import { create } from '../src/sandboxes/create.js';
+import { create } from '../src/sandboxes/lifecycle/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';

@@ -6,7 +6,7 @@ import { READ_SETTINGS } from '../src/db/pipelined-reads.js';
 import { SEPARATE } from '../src/db/planner-hints.js';
 import { connectAlone, type Address, type Sql } from '../src/db/pool.js';
 import { createOrg } from '../src/orgs/create.js';
-import { listSandboxes, MERGE_ONLY, type SandboxFilter } from '../src/sandboxes/list-queries.js';
+import { listSandboxes, MERGE_ONLY, type SandboxFilter } from '../src/sandboxes/reads/list-queries.js';
 import { lockWaiting, readQueues, STARTING } from '../src/sandboxes/placement/queries.js';
 import { readSandbox } from '../src/sandboxes/queries.js';
 import { sandboxesToReconcile } from '../src/sandboxes/reconcile/queries.js';

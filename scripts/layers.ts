@@ -201,7 +201,8 @@ const LAYERS: Record<string, Folder> = {
   },
   sandboxes: {
     theme: 'sandboxes',
-    holds: 'The lifecycle: a file for each operation; `placement/`, `reconcile/`, `sessions/`.',
+    holds:
+      'Sandboxes: `admission/`, `lifecycle/` with a file for each operation, `reads/`, `placement/`, `reconcile/`, `sessions/`.',
   },
   import: {
     theme: 'operation',

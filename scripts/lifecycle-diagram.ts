@@ -5,7 +5,7 @@ import {
   type Occurrence,
   type Operation,
   type Outcome,
-} from '../src/sandboxes/state.js';
+} from '../src/sandboxes/lifecycle/state.js';
 
 /** The lifecycle as pictures of the table in code: what is drawn is what is done. */
 
@@ -59,7 +59,7 @@ function table(): string {
   ].join('\n');
 }
 
-const BEGIN = '<!-- drawn from src/sandboxes/state.ts by "npm run generate" -->';
+const BEGIN = '<!-- drawn from src/sandboxes/lifecycle/state.ts by "npm run generate" -->';
 const END = '<!-- end of what is drawn -->';
 
 /** The page with the picture and the table drawn anew. Throws when it has lost the marks between which they stand. */

@@ -37,7 +37,7 @@ import { execExamples } from './sandboxes/exec/examples.js';
 import { execRoutes } from './sandboxes/exec/routes.js';
 import { sandboxFileExamples } from './sandboxes/files/examples.js';
 import { sandboxFileRoutes } from './sandboxes/files/routes.js';
-import { forwardToEngines } from './sandboxes/forward.js';
+import { forwardToEngines } from './sandboxes/sessions/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { unsupportedRoutes } from './sandboxes/unsupported-routes.js';

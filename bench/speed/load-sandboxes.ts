@@ -1,7 +1,7 @@
 import type { Client } from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { instantFromMicros, type Instant } from '../../src/lib/instant.js';
-import { resolve } from '../../src/sandboxes/resolve.js';
+import { resolve } from '../../src/sandboxes/admission/resolve.js';
 import { encodeSpec, SPEC_FORMAT } from '../../src/spec/text.js';
 import { copyRows, type Cell } from './copy.js';
 import { labelsOf, requestOf, RUNS_EACH } from './data-set.js';

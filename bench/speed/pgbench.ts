@@ -27,7 +27,7 @@ import { createOrg } from '../../src/orgs/create.js';
 import { compactCounts } from '../../src/quotas/queries.js';
 import { setQuotas } from '../../src/quotas/set.js';
 import { SimulatedRuntime } from '../../src/engines/simulated/runtime.js';
-import { create } from '../../src/sandboxes/create.js';
+import { create } from '../../src/sandboxes/lifecycle/create.js';
 import { Keyring } from '../../src/secrets/keyring.js';
 import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';

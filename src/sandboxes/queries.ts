@@ -4,7 +4,7 @@ import { write, type WriteTarget } from '../db/write-batch.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../spec/run-spec.js';
-import type { NextRun } from './next-run.js';
+import type { NextRun } from './lifecycle/next-run.js';
 import { SANDBOX, type SandboxRow, type SandboxTextRow } from './row.js';
 import type { SandboxSpec, SandboxStatus } from '../spec/schema.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from '../spec/text.js';

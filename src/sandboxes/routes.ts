@@ -9,14 +9,14 @@ import { documented, Field, MessageResponse, PageQuery, Repeatable, Uuid, Words 
 import { sendJson } from '../http/send-json.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
-import { create } from './create.js';
-import { destroy } from './destroy.js';
+import { create } from './lifecycle/create.js';
+import { destroy } from './lifecycle/destroy.js';
 import { acceptByteLists } from '../spec/file-patches.js';
 import { acceptFlatSource } from '../spec/flat-source.js';
-import { list } from './list.js';
+import { list } from './reads/list.js';
 import type { SandboxKey } from './queries.js';
-import { restart } from './restart.js';
-import { SandboxLookups, show } from './show.js';
+import { restart } from './lifecycle/restart.js';
+import { SandboxLookups, show } from './reads/show.js';
 import { acceptContractWords } from '../spec/contract-words.js';
 import { acceptEnvMap } from '../spec/env-schema.js';
 import { PaginatedSandboxResponse, SandboxResponse } from './row.js';
@@ -24,10 +24,10 @@ import { CreateSandboxRequest, SandboxStatus, StopReason } from '../spec/schema.
 import { UpdateSandboxRequest } from '../spec/update-schema.js';
 import { showToSdk } from '../spec/sdk-form.js';
 import { CREATE_BODY_LIMIT } from '../spec/size-limits.js';
-import { start } from './start.js';
-import { stop } from './stop.js';
-import { update } from './update.js';
-import { Waiters } from './wait.js';
+import { start } from './lifecycle/start.js';
+import { stop } from './lifecycle/stop.js';
+import { update } from './lifecycle/update.js';
+import { Waiters } from './lifecycle/wait.js';
 
 const tags = ['sandboxes'];
 const byId = Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') });

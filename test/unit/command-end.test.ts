@@ -2,7 +2,11 @@ import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
 import { readCommandLine } from '../../src/guest/command-end.js';
 import { INIT_PROGRAM, initArguments } from '../../src/guest/programs.js';
-import { commandAfterLook, commandAfterRun, RUNNING_COMMAND } from '../../src/sandboxes/command-state.js';
+import {
+  commandAfterLook,
+  commandAfterRun,
+  RUNNING_COMMAND,
+} from '../../src/sandboxes/reconcile/command-state.js';
 
 const bytes = (...words: string[]) => Buffer.from(words.map((word) => `${word}\0`).join(''));
 const record = (text: string) => bytes(INIT_PROGRAM, `--record=${text.padEnd(32, '-')}`, '--', 'sh');

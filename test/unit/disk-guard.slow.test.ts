@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { MIN_GROWTH_BYTES, mostGrown } from '../../src/sandboxes/disk-growth.js';
-import { measureAll, SURVEY } from '../../src/sandboxes/disk-survey.js';
+import { MIN_GROWTH_BYTES, mostGrown } from '../../src/sandboxes/full-disk/growth.js';
+import { measureAll, SURVEY } from '../../src/sandboxes/full-disk/survey.js';
 
 const MIB = 1024 ** 2;
 const DISK = 1;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { stopCause } from '../../src/sandboxes/stop-reason.js';
+import { stopCause } from '../../src/sandboxes/lifecycle/stop-reason.js';
 
 const RUN = { stop_reason: null, command: null, max_duration_secs: 90, idle_timeout_secs: 60 } as const;
 

@@ -8,7 +8,7 @@ import { inUpload } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import { PathHeaders, PathQuery } from '../../volumes/files/path-header.js';
-import type { Address } from '../address.js';
+import type { Address } from '../sessions/address.js';
 import { read } from './read.js';
 import { pathOf, REFUSALS, routeOptions, WRITE_REFUSALS, type Enter } from './route-options.js';
 import { withFiles } from './session.js';

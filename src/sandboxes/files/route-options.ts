@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ErrorName } from '../../http/errors.js';
 import { readPath } from '../../volumes/files/path-header.js';
-import { sandboxKeyOf, type Address } from '../address.js';
+import { sandboxKeyOf, type Address } from '../sessions/address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 
 export const REFUSALS: ErrorName[] = [

@@ -10,7 +10,7 @@ import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { PathHeaders, PathQuery, RemoveHeaders } from '../../volumes/files/path-header.js';
-import { ADDRESSES, type Address } from '../address.js';
+import { ADDRESSES, type Address } from '../sessions/address.js';
 import type { Entrance } from '../sessions/entrance.js';
 import { contentRoutes } from './content-routes.js';
 import { list } from './list.js';

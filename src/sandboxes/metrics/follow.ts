@@ -4,7 +4,7 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { RETRY, StreamLimit } from '../../http/sse.js';
 import { sleep } from '../../lib/sleep.js';
-import { watchLabels } from '../label-watch.js';
+import { watchLabels } from '../sessions/label-watch.js';
 import type { SandboxKey } from '../queries.js';
 import { getMeasured, type MeasuredSandbox } from './queries.js';
 import { sampleIntervalMs, showSample } from './show.js';

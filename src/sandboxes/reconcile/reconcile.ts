@@ -9,7 +9,7 @@ import type { RunSecrets } from '../../spec/run-spec.js';
 import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
-import { requestStop, type StopReason } from '../stop.js';
+import { requestStop, type StopReason } from '../lifecycle/stop.js';
 import { TagChecks } from './moved-image.js';
 import { RuntimeCalls } from './runtime-calls.js';
 import { CommandWatch, type FoundCommand } from './command-watch.js';

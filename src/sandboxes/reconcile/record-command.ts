@@ -4,7 +4,7 @@ import type { Context } from '../../context.js';
 import { announceChanges } from '../../db/changes.js';
 import type { EventSql } from '../../db/transaction.js';
 import { WriteBatch } from '../../db/write-batch.js';
-import { commandAfterLook } from '../command-state.js';
+import { commandAfterLook } from './command-state.js';
 import type { FoundCommand } from './command-watch.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
 

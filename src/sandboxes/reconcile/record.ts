@@ -11,10 +11,10 @@ import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } fr
 import type { Exit } from '../../engine/runtime.js';
 import { deleteSecretsOf } from '../../secrets/queries.js';
 import { REGISTRY } from '../../secrets/secrets.js';
-import { commandAfterRun, RUNNING_COMMAND } from '../command-state.js';
-import { admittedRun } from '../request-run.js';
-import { TRANSITIONS, type Occurrence } from '../state.js';
-import { stopCause } from '../stop-reason.js';
+import { commandAfterRun, RUNNING_COMMAND } from './command-state.js';
+import { admittedRun } from '../lifecycle/request-run.js';
+import { TRANSITIONS, type Occurrence } from '../lifecycle/state.js';
+import { stopCause } from '../lifecycle/stop-reason.js';
 import { imageMoved } from './moved-image.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
 

@@ -3,7 +3,7 @@ import { ApiError } from '../../http/errors.js';
 import { sleep } from '../../lib/sleep.js';
 import { readRunTimes } from '../../runs/queries.js';
 import type { StopReason } from '../../spec/schema.js';
-import { stopCause } from '../stop-reason.js';
+import { stopCause } from '../lifecycle/stop-reason.js';
 import type { EndReason } from './ended-error.js';
 
 /** How long the record of the end may take, in milliseconds. */

@@ -5,7 +5,7 @@ import { answers, answersToWrite, type App } from '../../http/route.js';
 import { Field, MessageResponse, PageQuery, Uuid } from '../../http/schema.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
-import { ADDRESSES, sandboxKeyOf } from '../address.js';
+import { ADDRESSES, sandboxKeyOf } from './address.js';
 import { end } from './end.js';
 import { list } from './list.js';
 import { PaginatedSandboxSession } from './schema.js';

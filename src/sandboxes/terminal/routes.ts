@@ -5,7 +5,7 @@ import { ApiError } from '../../http/errors.js';
 import { answers, answersToBody, type App } from '../../http/route.js';
 import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
-import { ADDRESSES, sandboxKeyOf } from '../address.js';
+import { ADDRESSES, sandboxKeyOf } from '../sessions/address.js';
 import type { Entrance } from '../sessions/entrance.js';
 import { acceptEnvMap } from '../../spec/env-schema.js';
 import { TerminalRequest, TerminalTicket } from './schema.js';

@@ -4,7 +4,12 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { insertEvent } from '../../../src/audit/events/queries.js';
 import type { Sql } from '../../../src/db/pool.js';
 import { instantFromMicros, microsOf, shortInstant } from '../../../src/lib/instant.js';
-import { listSandboxes, positionOf, mergingLabels, type Sort } from '../../../src/sandboxes/list-queries.js';
+import {
+  listSandboxes,
+  positionOf,
+  mergingLabels,
+  type Sort,
+} from '../../../src/sandboxes/reads/list-queries.js';
 import type { SandboxStatus } from '../../../src/spec/schema.js';
 import type { Client } from '../../support/client.js';
 import { dropEvents } from '../../support/event-log.js';

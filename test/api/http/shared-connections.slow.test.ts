@@ -6,7 +6,7 @@ import { MOST_MS, openReads, READERS, type Reads } from '../../../src/db/pipelin
 import { openRequests } from '../../../src/db/request-connections.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import { listSandboxes } from '../../../src/sandboxes/list-queries.js';
+import { listSandboxes } from '../../../src/sandboxes/reads/list-queries.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
 import { sentDuring } from '../../support/query-plans.js';

@@ -7,7 +7,7 @@ import {
   listSandboxes,
   mergingLabels,
   type SandboxFilter,
-} from '../../../src/sandboxes/list-queries.js';
+} from '../../../src/sandboxes/reads/list-queries.js';
 import { readSandbox, readSandboxes } from '../../../src/sandboxes/queries.js';
 import type { Client } from '../../support/client.js';
 import { literal } from '../../support/query-plans.js';

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { MAX_PAGE_BYTES } from '../../../src/sandboxes/list.js';
+import { MAX_PAGE_BYTES } from '../../../src/sandboxes/reads/list.js';
 import type { Client } from '../../support/client.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';

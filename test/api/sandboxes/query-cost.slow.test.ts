@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findSpan } from '../../../src/audit/log/log-queries.js';
 import { connectAlone, type Pool } from '../../../src/db/pool.js';
 import { addMillis, now, type Instant } from '../../../src/lib/instant.js';
-import { COUNTED } from '../../../src/sandboxes/list-queries.js';
+import { COUNTED } from '../../../src/sandboxes/reads/list-queries.js';
 import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
 import { loadPlenty, ONE_IN } from '../../support/bulk-rows.js';
 import type { Client } from '../../support/client.js';

@@ -4,7 +4,12 @@ import { inTransaction } from '../../../src/db/transaction.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
 import { recordObservations } from '../../../src/sandboxes/reconcile/record.js';
 import { STATUSES, type SandboxStatus } from '../../../src/spec/schema.js';
-import { OPERATIONS, TRANSITIONS, type Occurrence, type Outcome } from '../../../src/sandboxes/state.js';
+import {
+  OPERATIONS,
+  TRANSITIONS,
+  type Occurrence,
+  type Outcome,
+} from '../../../src/sandboxes/lifecycle/state.js';
 import type { Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage } from '../../support/docker.js';

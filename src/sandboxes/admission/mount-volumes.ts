@@ -1,0 +1,59 @@
+import type { Sql } from '../../db/pool.js';
+import { ApiError } from '../../http/errors.js';
+import type { Runtime } from '../../engine/runtime.js';
+import type { RunMount } from '../../spec/run-spec.js';
+import { getHostVolume, lockActiveVolumes } from '../../volumes/queries.js';
+import type { MountRequest } from '../../spec/mount-schema.js';
+import type { CreateSandboxRequest } from '../../spec/schema.js';
+
+export interface MountVolumes {
+  named: ReadonlyMap<string, string>;
+  /** The id of the host volume, if the request mounts a part of it. */
+  host: string | undefined;
+}
+
+/** Throws when a mounted volume is missing or on its way out, or has a cap that the runtime cannot enforce. */
+export async function volumesOf(
+  tx: Sql,
+  orgId: string,
+  { mounts = [] }: CreateSandboxRequest,
+  runtime: Runtime,
+): Promise<MountVolumes> {
+  const host = mounts.some(({ type }) => type === 'bind') ? await getHostVolume(tx, orgId) : undefined;
+  const names = [...new Set(mounts.flatMap((mount) => (mount.type === 'named' ? [mount.name] : [])))];
+  const found = names.length === 0 ? [] : await lockActiveVolumes(tx, orgId, names);
+  const named = new Map(found.map(({ id, name }) => [name, id]));
+  const missing = names.find((name) => !named.has(name));
+  if (missing !== undefined) {
+    throw new ApiError('volume_not_found', `there is no volume with the name "${missing}"`, {
+      field: fieldOf(missing),
+    });
+  }
+  const capped = found.find(({ capacity_gib }) => capacity_gib !== null);
+  if (capped && !runtime.capabilities.has('volume_caps')) {
+    throw new ApiError(
+      'invalid_sandbox_config',
+      `the volume "${capped.name}" has a cap, which the ${runtime.name} runtime cannot hold sandboxes to; remove the cap: PATCH /v1/volumes/${capped.id} with {"capacity_gib":null}`,
+      { field: fieldOf(capped.name) },
+    );
+  }
+  return { named, host: host?.id };
+
+  function fieldOf(name: string): string {
+    return `mounts[${mounts.findIndex((mount) => mount.type === 'named' && mount.name === name)}].name`;
+  }
+}
+
+export function withVolumes(mounts: readonly MountRequest[], { named, host }: MountVolumes): RunMount[] {
+  return mounts.map((mount) => {
+    switch (mount.type) {
+      case 'named':
+        return { ...mount, volumeId: named.get(mount.name)! };
+      case 'bind':
+        return { ...mount, volumeId: host! };
+      case 'tmpfs':
+      case 'disk_image':
+        return mount;
+    }
+  });
+}

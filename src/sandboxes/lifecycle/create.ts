@@ -1,0 +1,143 @@
+import { recordEvent } from '../../audit/events/record.js';
+import type { Context } from '../../context.js';
+import { announceChange } from '../../db/changes.js';
+import { violatedConstraint, type Sql } from '../../db/pool.js';
+import type { WriteBatch } from '../../db/write-batch.js';
+import type { Writer } from '../../idempotency/keyed.js';
+import { inWrite } from '../../idempotency/write.js';
+import type { Instant } from '../../lib/instant.js';
+import { newId } from '../../lib/uuid.js';
+import type { Limits } from '../../quotas/limits.js';
+import { reserve } from '../../quotas/reserve.js';
+import { checkSize, refuseUnlimitedDisk } from '../../quotas/size-limits.js';
+import type { Runtime } from '../../engine/runtime.js';
+import { sealSecrets } from '../../secrets/secrets.js';
+import { checkRequest } from '../../spec/check-request.js';
+import { withKeyLabels, refuseMounts } from '../admission/key-labels.js';
+import { volumesOf } from '../admission/mount-volumes.js';
+import { makeSlug } from '../admission/make-slug.js';
+import { nextRunOf } from './next-run.js';
+import { insertLabels, insertMounted, insertSandbox } from '../queries.js';
+import { refuseTaken } from './refusals.js';
+import { beginRun } from './request-run.js';
+import { removeFailed } from './replace-failed.js';
+import { resolve, secretsOf } from '../admission/resolve.js';
+import { presentSandbox, SANDBOX, type SandboxResponse } from '../row.js';
+import type { CreateSandboxRequest } from '../../spec/schema.js';
+
+const SLUG_ATTEMPTS = 5;
+
+interface StartChoice {
+  start: boolean;
+  wantedUntil?: Instant | null;
+}
+
+/**
+ * Creates a sandbox and, with `start`, admits its first run. Returns before the run starts. `wantedUntil`: the run ends then if
+ * it still has no place. Null, default: it waits for one.
+ */
+export async function create(
+  ctx: Context,
+  caller: Writer,
+  asked: CreateSandboxRequest,
+  when: StartChoice,
+): Promise<SandboxResponse> {
+  const labels = withKeyLabels(caller, asked.labels);
+  const request = { ...asked, ...(labels ? { labels } : {}) };
+  refuseMounts(caller, request);
+  checkRequest(request, ctx.runtime);
+  let replaces = false;
+  for (let attempt = 1; ; attempt += 1) {
+    const slug = request.slug ?? makeSlug();
+    try {
+      return await inWrite(ctx, caller, async (tx, batch) => {
+        if (replaces) await removeFailed(tx, caller, request.name, ctx.now());
+        return insert(ctx, tx, batch, caller, { ...request, slug }, when);
+      });
+    } catch (error) {
+      const constraint = violatedConstraint(error);
+      // Both may belong to one failed sandbox.
+      const wasNamed =
+        constraint === 'sandboxes_name' || (constraint === 'sandboxes_slug' && request.slug != null);
+      if (wasNamed && !replaces) {
+        replaces = true;
+        continue;
+      }
+      // The service made this slug, so it makes another one.
+      if (constraint === 'sandboxes_slug' && request.slug == null && attempt < SLUG_ATTEMPTS) continue;
+      refuseTaken(constraint, { name: request.name, slug });
+      throw error;
+    }
+  }
+}
+
+async function insert(
+  ctx: Context,
+  tx: Sql,
+  batch: WriteBatch,
+  caller: Writer,
+  request: CreateSandboxRequest & { slug: string },
+  { start, wantedUntil = null }: StartChoice,
+): Promise<SandboxResponse> {
+  const { orgId, actor } = caller;
+  const id = newId();
+  const at = ctx.now();
+  const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
+  const ephemeral = request.lifecycle?.ephemeral ?? false;
+  const limits = await reserve(ctx, tx, caller, {
+    sandbox: true,
+    ...(start ? { start: { ephemeral, at } } : {}),
+  });
+  const { runSpec, spec } = resolve(withDisk(request, limits, ctx.runtime), volumes);
+  checkSize(limits, runSpec);
+  const created = {
+    ...SANDBOX.initial,
+    org_id: orgId,
+    id,
+    name: request.name,
+    slug: request.slug,
+    status: 'created',
+    ephemeral,
+    created_at: at,
+    spec,
+    runtime: ctx.runtime.name,
+  } as const;
+  await recordEvent(batch, {
+    orgId,
+    type: 'sandbox_created',
+    actor,
+    resourceId: id,
+    at,
+    payload: {
+      sandbox_id: id,
+      name: created.name,
+      slug: created.slug,
+      image: runSpec.image,
+      previous_status: null,
+      status: 'created',
+      reason: 'requested',
+    },
+  });
+  const admitted = start
+    ? await beginRun(batch, created, nextRunOf(runSpec, limits, actor, wantedUntil), at)
+    : { run_id: null };
+  const row = { ...created, ...admitted };
+  const kept = { run_spec: runSpec, changed_at: at };
+  await insertSandbox(batch, { ...row, ...kept });
+  await sealSecrets(batch, ctx.keyring, orgId, id, secretsOf(request));
+  await insertLabels(batch, row, spec.labels);
+  await insertMounted(batch, orgId, id, [...volumes.named.values()]);
+  if (start) await announceChange(batch, id);
+  return presentSandbox(row);
+}
+
+/** Under a disk limit, a sandbox without a disk size gets the largest allowed one. */
+function withDisk(
+  request: CreateSandboxRequest,
+  { max_disk_size_mib_per_sandbox: limit }: Limits,
+  { capabilities, name }: Runtime,
+): CreateSandboxRequest {
+  if (limit === null || request.resources?.disk_size_mib != null) return request;
+  if (limit === 0 || !capabilities.has('disk_size')) refuseUnlimitedDisk(limit, name);
+  return { ...request, resources: { ...request.resources, disk_size_mib: limit } };
+}

@@ -1,0 +1,23 @@
+import type { Caller } from '../../access/caller.js';
+import type { EventSql } from '../../db/transaction.js';
+import type { Instant } from '../../lib/instant.js';
+import { everRan } from '../../runs/queries.js';
+import { removeSandbox } from './destroy.js';
+import { lockSandbox } from '../queries.js';
+
+/**
+ * Deletes the sandbox with this name when it failed before it ever ran: its image was missing, or the engine refused it. It has no
+ * disk and no usage, and the official clients can neither replace nor see it after a failed create. A sandbox that the key of the
+ * caller must not find keeps its name.
+ */
+export async function removeFailed(
+  tx: EventSql,
+  { orgId, actor, access }: Pick<Caller, 'orgId' | 'actor' | 'access'>,
+  name: string,
+  at: Instant,
+): Promise<void> {
+  const sandbox = await lockSandbox(tx, orgId, { name, requiredLabels: access.labels });
+  if (sandbox?.status !== 'failed' || !sandbox.run_spec || (await everRan(tx, orgId, sandbox.id))) return;
+  // At once, not in the batch of the create: the statements of a batch do not see the freed name.
+  await removeSandbox(tx, sandbox, 'replaced', actor, at);
+}

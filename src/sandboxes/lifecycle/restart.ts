@@ -1,0 +1,78 @@
+import { recordEvent } from '../../audit/events/record.js';
+import type { Context } from '../../context.js';
+import { announceChange } from '../../db/changes.js';
+import type { Sql } from '../../db/pool.js';
+import type { WriteBatch } from '../../db/write-batch.js';
+import { ApiError } from '../../http/errors.js';
+import type { Writer } from '../../idempotency/keyed.js';
+import { inWrite } from '../../idempotency/write.js';
+import { reserve } from '../../quotas/reserve.js';
+import { checkSize } from '../../quotas/size-limits.js';
+import { extendWanted } from '../../runs/queries.js';
+import { nextRunOf, type NextRun } from './next-run.js';
+import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from '../queries.js';
+import { refuseForeign } from './refusals.js';
+import { beginRun } from './request-run.js';
+import { presentSandbox, type SandboxResponse } from '../row.js';
+import { TRANSITIONS } from './state.js';
+import { requestStop } from './stop.js';
+
+/**
+ * Ends the current run and admits its successor, or starts a settled sandbox. The successor keeps the quota of the current
+ * run. It begins in the transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
+ */
+export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
+  const { orgId, actor } = caller;
+  return inWrite(ctx, caller, async (tx, batch) => {
+    const sandbox = await lockSandbox(tx, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    const outcome = TRANSITIONS[sandbox.status].restart;
+    if (outcome === 'same') {
+      await extendWanted(batch, orgId, sandbox.id, null);
+      return presentSandbox(sandbox);
+    }
+    if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox);
+    const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
+    const at = ctx.now();
+    const limits = await reserve(ctx, tx, caller, {
+      start: { ephemeral: sandbox.ephemeral, at, isCounted: outcome === 'stopping' },
+    });
+    checkSize(limits, runSpec);
+    const next = nextRunOf(runSpec, limits, actor);
+    if (outcome === 'stopping') {
+      return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next));
+    }
+    const admitted = await beginRun(batch, sandbox, next, at);
+    await updateSandbox(batch, orgId, sandbox.id, { ...admitted }, at);
+    await announceChange(batch, sandbox.id);
+    return presentSandbox({ ...sandbox, ...admitted });
+  });
+}
+
+/** Admits the run after a stop. The transaction has locked the sandbox. A second call joins the first. */
+export async function queueRun(
+  ctx: Context,
+  tx: Sql,
+  batch: WriteBatch,
+  caller: Writer,
+  sandbox: LockedSandbox,
+): Promise<SandboxResponse> {
+  if (sandbox.next_run !== null) return presentSandbox(sandbox);
+  const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
+  const { org_id: orgId, id, name, run_id, status } = sandbox;
+  const at = ctx.now();
+  const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+  checkSize(limits, runSpec);
+  const next: NextRun = nextRunOf(runSpec, limits, caller.actor);
+  await recordEvent(batch, {
+    orgId,
+    type: 'sandbox_start_queued',
+    actor: caller.actor,
+    resourceId: id,
+    at,
+    payload: { sandbox_id: id, name, run_id, previous_status: status, status, reason: 'requested' },
+  });
+  await updateSandbox(batch, orgId, id, { next_run: next }, at);
+  await announceChange(batch, id);
+  return presentSandbox(sandbox);
+}

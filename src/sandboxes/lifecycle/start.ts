@@ -1,0 +1,48 @@
+import type { Context } from '../../context.js';
+import { announceChange } from '../../db/changes.js';
+import { ApiError } from '../../http/errors.js';
+import type { Writer } from '../../idempotency/keyed.js';
+import { inWrite } from '../../idempotency/write.js';
+import type { Instant } from '../../lib/instant.js';
+import { reserve } from '../../quotas/reserve.js';
+import { checkSize } from '../../quotas/size-limits.js';
+import { extendWanted } from '../../runs/queries.js';
+import { nextRunOf } from './next-run.js';
+import { lockSandbox, updateSandbox, type SandboxKey } from '../queries.js';
+import { refuseForeign, refuseTransition } from './refusals.js';
+import { beginRun } from './request-run.js';
+import { queueRun } from './restart.js';
+import { presentSandbox, type SandboxResponse } from '../row.js';
+import { TRANSITIONS } from './state.js';
+
+/**
+ * Admits a run, or joins a start in flight. `queue`: the run of a stopping sandbox follows its stop; otherwise it is
+ * refused. `wantedUntil`: the run ends then if it still has no place, unless another caller wants it for longer.
+ */
+export async function start(
+  ctx: Context,
+  caller: Writer,
+  key: SandboxKey,
+  { queue, wantedUntil = null }: { queue: boolean; wantedUntil?: Instant | null },
+): Promise<SandboxResponse> {
+  const { orgId, actor } = caller;
+  return inWrite(ctx, caller, async (tx, batch) => {
+    const sandbox = await lockSandbox(tx, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    if (queue && sandbox.status === 'stopping') return queueRun(ctx, tx, batch, caller, sandbox);
+    const outcome = TRANSITIONS[sandbox.status].start;
+    if (outcome === 'refused') refuseTransition(sandbox.status, 'start');
+    if (outcome === 'same') {
+      await extendWanted(batch, orgId, sandbox.id, wantedUntil);
+      return presentSandbox(sandbox);
+    }
+    const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
+    const at = ctx.now();
+    const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+    checkSize(limits, runSpec);
+    const admitted = await beginRun(batch, sandbox, nextRunOf(runSpec, limits, actor, wantedUntil), at);
+    await updateSandbox(batch, orgId, sandbox.id, { ...admitted }, at);
+    await announceChange(batch, sandbox.id);
+    return presentSandbox({ ...sandbox, ...admitted });
+  });
+}

@@ -1,0 +1,93 @@
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { callerOf } from '../../access/caller.js';
+import { contextOf } from '../../access/request-context.js';
+import { onRevocation } from '../../access/revocation-watch.js';
+import type { WorkerContext } from '../../context.js';
+import { clientAddressOf } from '../../http/client-address.js';
+import { ApiError } from '../../http/errors.js';
+import { forward } from '../../http/forward.js';
+import { FORWARDED_HEADER } from '../../http/forwarded.js';
+import type { App } from '../../http/route.js';
+import { readWorkerAddress } from '../../workers/queries.js';
+import { getWorkerOf, type SandboxKey } from '../queries.js';
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The process that acts on the engine of the sandbox serves this route. Default: true for routes of the scope `sandboxes:exec`. */
+    onEngine?: boolean;
+    /** The process that has the lease on the engine of the sandbox serves this route, from its memory. */
+    onWorker?: boolean;
+  }
+}
+
+const AGAIN = { 'retry-after': '1', connection: 'close' };
+
+/** Forwards requests that need the engine of a sandbox to the process that acts on it, before their body is read. */
+export function forwardToEngines(app: App, ctx: WorkerContext): void {
+  app.addHook('onRequest', async (request, reply) => {
+    const { config, schema } = request.routeOptions;
+    const onWorker = config.onWorker === true;
+    if (!onWorker && !(config.onEngine ?? schema?.scope === 'sandboxes:exec')) return;
+    const { orgId, access } = callerOf(request);
+    const { labels: requiredLabels } = access;
+    const sandbox = await getWorkerOf(contextOf(request).pool, orgId, { ...keyOf(request), requiredLabels });
+    const target = sandbox?.worker_id ?? null;
+    if (target === null || (target === ownEngine(ctx) && (!onWorker || ctx.use.isSampling))) return;
+    if (request.forwardedFor !== null) throw new MovedAwayError();
+    await forwardTo(ctx, target, request, reply);
+    return reply;
+  });
+}
+
+async function forwardTo(
+  { pool, peer, stopping, log }: WorkerContext,
+  target: string,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const worker = await readWorkerAddress(pool, target);
+  if (!worker?.alive || worker.address === null) throw unavailable('the worker of the sandbox is away');
+  if (worker.address_place !== null && worker.address_place !== peer.place) {
+    throw new ApiError(
+      'not_supported',
+      'the sandbox runs on another machine: the operator must start the service there with --advertise-url',
+      { worker_id: target },
+    );
+  }
+  // The other process authenticates the caller too. It ends the response when the key is revoked, and records the reason.
+  onRevocation(reply, () => undefined);
+  const headers = {
+    [FORWARDED_HEADER]: peer.seal.seal(request.raw, clientAddressOf(request), target),
+    'x-request-id': request.id,
+    ...(request.span ? { traceparent: request.span.traceparent } : {}),
+  };
+  try {
+    await forward(request, reply, { url: worker.address, headers, stopping, trust: peer.trust });
+  } catch (error) {
+    log.warn({ err: error, workerId: target, address: worker.address }, 'a request could not be forwarded');
+    throw unavailable('the worker of the sandbox cannot be reached');
+  }
+}
+
+/** Undefined: the engine has not answered yet. */
+function ownEngine({ runtime }: Pick<WorkerContext, 'runtime'>): string | undefined {
+  return runtime.engine?.state === 'connecting' ? undefined : runtime.engineId;
+}
+
+/** Parameters are otherwise checked after the body has been read. */
+function keyOf(request: FastifyRequest): SandboxKey {
+  request.getValidationFunction('params')?.(request.params);
+  const { sandbox_id: id, name } = request.params as { sandbox_id: string; name?: string };
+  return name === undefined ? { id } : { name };
+}
+
+/** The sandbox has just moved to another worker. */
+export class MovedAwayError extends ApiError {
+  constructor() {
+    super('not_ready', 'the sandbox is moving to another worker: try again', null, { headers: AGAIN });
+  }
+}
+
+function unavailable(message: string): ApiError {
+  return new ApiError('not_ready', `${message}: try again`, null, { headers: AGAIN });
+}
