@@ -27,6 +27,7 @@ import type { VolumeStore } from './volumes/storage/store.js';
 export interface Context extends Shared {
   /** In a request, its sessions see only the caller's organization; in the worker, they see all of them. */
   pool: Pool;
+  /** For reads of one short statement, outside any transaction. */
   reads: Sql;
   /** Set in a sampled request. */
   span?: Span;

@@ -7,6 +7,7 @@ export interface Access {
   labels: Readonly<Record<string, string>>;
   /** The networks from which the key is accepted. Empty: from everywhere. */
   cidrs: readonly string[];
+  /** Null: never. */
   expiresAt: Instant | null;
   /** Whether the request used a replaced secret, which stays valid for a while. */
   replaced: boolean;

@@ -8,6 +8,7 @@ export interface KeyRow {
   org_id: string;
   id: string;
   name: string;
+  /** The prefix of the newest secret. */
   prefix: string;
   scopes: Scope[];
   labels: Record<string, string>;

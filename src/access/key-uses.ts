@@ -11,6 +11,7 @@ export type RefusalReason = 'revoked' | 'expired' | 'address' | 'scope';
 
 /** The interval between two writes for one key, and the window in which refusals are counted, in milliseconds. */
 const MINUTE_MS = 60_000;
+/** So many refusals of a key in a minute are recorded as an event. */
 const FREQUENT_REFUSALS = 20;
 
 interface Refusals extends KeyId {

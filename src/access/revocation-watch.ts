@@ -4,7 +4,9 @@ import type { Context } from '../context.js';
 const CHECK_INTERVAL_MS = 500;
 
 export interface RevocationWatch {
+  /** Cuts a response off when its key no longer authorizes it. */
   watch(reply: FastifyReply, isAuthorized: () => Promise<boolean>): void;
+  /** To be called when a response is complete. */
   unwatch(reply: FastifyReply): void;
   close(): void;
 }

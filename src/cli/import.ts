@@ -41,6 +41,7 @@ export function importCommand(): Command {
 
 interface Input {
   chunks: AsyncIterable<Buffer>;
+  /** In bytes. Undefined for a pipe. */
   size: number | undefined;
   read: () => number;
 }

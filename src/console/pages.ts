@@ -77,7 +77,7 @@ export async function consolePages(
   }
 }
 
-/** Below a longer path of the console, relative addresses would begin elsewhere. */
+/** Below a longer path of the console, relative addresses of files would lead elsewhere. */
 function pageBelow(basePath: string, page: string): string {
   return page
     .replace('name="base-path" content=""', `name="base-path" content="${basePath}"`)

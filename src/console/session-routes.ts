@@ -16,7 +16,7 @@ import { signIn } from './sign-in.js';
 import { signOut } from './sign-out.js';
 
 const URL = '/console/session';
-/** Many times the length of a key. Nobody is known before the body is read. */
+/** Many times the length of a key. The body is read before the caller is known, so it is kept small. */
 const SIGN_IN_LIMIT = 1_024;
 
 /** The routes of a session that exists. They belong to the console, not to the documented API. */

@@ -16,6 +16,7 @@ export async function readInstance(sql: Sql): Promise<{ id: string; cursorKey: B
   return { id: rows[0]!.id, cursorKey: rows[0]!.cursor_key };
 }
 
+/** Null: the installation has not been served yet. */
 export async function readServedRuntime(sql: Sql): Promise<string | null> {
   const { rows } = await sql.query<{ runtime: string | null }>('select runtime from instance');
   return rows[0]!.runtime;

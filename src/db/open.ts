@@ -20,6 +20,7 @@ import { refuseUnfinished } from './unfinished-restore.js';
 
 export interface Database {
   address: Address;
+  /** Undefined when another process runs it. */
   server: EmbeddedServer | undefined;
   close(): Promise<void>;
 }

@@ -105,6 +105,7 @@ async function cancelledBy(
   const over = new AbortController();
   let cancelling: Promise<void> | undefined;
   const cancel = async () => {
+    // A cancellation between two statements has no effect, so it is repeated.
     while (!over.signal.aborted) {
       await pool.query('select cancel_statement($1)', [rows[0]!.pid]);
       await sleep(CANCEL_EVERY_MS, over.signal);

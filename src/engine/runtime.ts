@@ -157,6 +157,7 @@ export interface Runtime extends EngineAbilities {
   latestDigest?(run: Run, signal: AbortSignal): Promise<string | undefined>;
   /** The end of this run is in the store, so the engine may forget it. */
   dropRecord?(held: Holding): Promise<void>;
+  /** Idempotent: the reconciler calls it again after a crash. */
   destroy(sandboxId: string): Promise<void>;
   /** `sandboxIds`: only theirs, if the runtime `listsSome`. */
   list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]>;

@@ -33,7 +33,7 @@ interface Properties {
   required?: string[];
 }
 
-/** The library writes required fields first. A schema whose first field is optional means its own order. */
+/** The library writes required fields first. A schema whose first field is optional keeps its own order. */
 function inOrder(schema: Properties): object {
   const [first] = Object.keys(schema.properties ?? {});
   if (first === undefined || (schema.required ?? []).includes(first)) return schema;

@@ -5,7 +5,7 @@ import type { App } from './route.js';
 
 const compress = promisify(gzip);
 
-/** Below the directory of the document: a proxy may serve it under a path prefix. */
+/** Relative to the directory of the document, because a proxy may serve it under a path prefix. */
 const SERVERS = [{ url: '.', description: 'The service that serves this document.' }];
 
 interface Served {
@@ -23,7 +23,7 @@ export function serveDocument(app: App): void {
     const { plain, compressed, etag } = await made;
     void reply
       .header('etag', etag)
-      // A client asks whether its copy is current. The document is no secret.
+      // Clients may keep a copy, and ask each time whether it is current.
       .header('cache-control', 'no-cache')
       .header('vary', 'accept-encoding');
     if (has(request.headers['if-none-match'], etag)) return reply.code(304).send();

@@ -8,7 +8,7 @@ const LOOK_EVERY_MS = 250;
 export interface Reader {
   /** Aborts when either side closes the connection. */
   gone: AbortSignal;
-  /** The time in which it accepted nothing although data waited, in milliseconds. */
+  /** How long the client has accepted nothing although data waited, in milliseconds. */
   idleMs(): number;
   cutOff(): void;
 }

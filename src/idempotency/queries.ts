@@ -10,8 +10,8 @@ const EXACT_FIELDS = ['rlimits', 'capacity_bytes'];
 export const KEY_CONSTRAINT = 'idempotency_keys_pkey';
 
 /**
- * Violates KEY_CONSTRAINT if the key exists. Waits while another transaction has inserted the key and not ended. Returns the length of
- * the stored answer.
+ * Violates KEY_CONSTRAINT if the key exists. Waits for a transaction that has inserted the same key and has not ended.
+ * Returns the length of the stored answer.
  */
 export async function insertAnswer(
   target: WriteTarget,

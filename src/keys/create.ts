@@ -10,7 +10,7 @@ import { insertKey, type ShownKeyRow } from './queries.js';
 
 export interface NewKey {
   id: string;
-  /** The only time the key itself is seen. */
+  /** The key itself. No other answer has it. */
   key: string;
 }
 
@@ -22,7 +22,7 @@ export interface KeyRequest {
   at: Instant;
 }
 
-/** Makes a key of a request that has been checked (`check.ts`), in the transaction of whoever asks. */
+/** Creates a key in the transaction of the caller. The requested access has been checked. */
 export async function addKey(
   tx: EventSql,
   { orgId, name, access, actor, at }: KeyRequest,
@@ -58,7 +58,7 @@ export async function addKey(
   return { row: { ...row, replaced_until: null }, key };
 }
 
-/** The same for the operator. A key that may do everything, unless said. */
+/** The same for the operator. Default: a key with all rights. */
 export async function createKey(
   pool: Pool,
   orgId: string,

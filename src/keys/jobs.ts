@@ -7,7 +7,7 @@ import { claimExpired, deleteEndedSecrets } from './queries.js';
 
 const BATCH = 100;
 
-/** Writes down which keys have expired (they are refused without it), and deletes replaced secrets that have ended. */
+/** Records the expiry of keys, which are refused without that record too. Deletes replaced secrets that have ended. */
 export async function recordExpiredKeys(ctx: Context, signal: AbortSignal): Promise<void> {
   let count: number;
   do {

@@ -86,15 +86,15 @@ export async function listKeys(
   return rows;
 }
 
-/** Whose key this is. For the operator, who names a key by its id alone. */
+/** The organization of a key. For the operator, who names a key by its id alone. */
 export async function findOrgOfKey(sql: Sql, id: string): Promise<string | undefined> {
   const { rows } = await sql.query<{ org_id: string }>('select org_id from api_keys where id = $1', [id]);
   return rows[0]?.org_id;
 }
 
 /**
- * Locks the rows until the transaction ends, in one order, so that no two wait for each other. `share`: others may do the
- * same, and nobody may change them.
+ * Locks the keys until the transaction ends, in the order of their ids, so that no two transactions wait for each other.
+ * `share`: other transactions may share the lock, and none may change the keys.
  */
 export async function lockKeys(
   sql: Sql,
@@ -116,13 +116,13 @@ export async function lockKey(sql: Sql, orgId: string, id: string): Promise<KeyR
   return rows[0];
 }
 
-/** From now on no secret of it works. */
+/** From its commit on, no secret of the key works. */
 export async function setRevoked(sql: Sql, orgId: string, id: string, at: Instant): Promise<void> {
   await sql.query('update api_keys set revoked_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
   await deleteReplacedSecrets(sql, orgId, id);
 }
 
-/** Keeps the present secret of a key as one that works until then. */
+/** Stores the present secret of a key among the replaced ones, which work until `until`. */
 export async function keepReplacedSecret(sql: Sql, orgId: string, id: string, until: Instant): Promise<void> {
   await sql.query(
     `insert into api_key_replaced_secrets (org_id, key_id, prefix, hash, until)
@@ -131,7 +131,7 @@ export async function keepReplacedSecret(sql: Sql, orgId: string, id: string, un
   );
 }
 
-/** Those that were replaced before end at `until` at the latest. */
+/** Secrets that were replaced earlier end at `until` at the latest. */
 export async function shortenReplacedSecrets(
   sql: Sql,
   orgId: string,
@@ -163,7 +163,7 @@ export async function replaceSecret(
   return rows[0]!;
 }
 
-/** Marks keys whose time is over as known to be. `limit` at most; returns them. */
+/** Marks the expiry of keys as recorded, of `limit` keys at most. Returns these. */
 export async function claimExpired(
   sql: Sql,
   at: Instant,
@@ -186,7 +186,7 @@ export async function claimExpired(
   return rows;
 }
 
-/** Deletes replaced secrets that do not work any more. */
+/** Deletes the replaced secrets that have ended. */
 export async function deleteEndedSecrets(sql: Sql, at: Instant): Promise<void> {
   await sql.query('delete from api_key_replaced_secrets where until <= $1', [at]);
 }

@@ -6,7 +6,7 @@ import { parseInstant, type Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
 
 const NAME_LENGTH = 200;
-/** A list takes as many at once, those of the key and those that are asked for. */
+/** A list filters by as many labels at once: those of the key and those of the request. */
 export const MOST_KEY_LABELS = 8;
 const MOST_NETWORKS = 100;
 const IPV4_IN_IPV6 = '::ffff:0:0/96';
@@ -76,9 +76,9 @@ function readExpiry(text: string | null, at: Instant): Instant | null {
 }
 
 /**
- * Refuses a key that may do more than the one it is made, or given a new secret, with. (One that is narrowed to labels makes
- * none: it cannot have the scope.) Nor is anything made with a secret that was replaced: who still has it, and should not,
- * would stay when it ends.
+ * Refuses a new key, or a new secret of a key, when that key has more rights than `own`, the key of the caller. A
+ * replaced secret creates none at all: a thief of it would keep access after its end. Keys that are narrowed to labels
+ * do not get here, because they cannot have the scope.
  */
 export function refuseBroaderAccess(own: Access, other: Access): void {
   if (own.replaced)
@@ -95,9 +95,13 @@ export function refuseBroaderAccess(own: Access, other: Access): void {
 }
 
 function exceeding(field: string, why: string): ApiError {
-  return new ApiError('key_exceeds_caller', `a key cannot make one that may do more than itself: ${why}`, {
-    field,
-  });
+  return new ApiError(
+    'key_exceeds_caller',
+    `a key cannot create a key with more rights than its own: ${why}`,
+    {
+      field,
+    },
+  );
 }
 
 function refusal(field: string, message: string): ApiError {

@@ -6,7 +6,7 @@ import { inTransaction, type EventSql } from '../db/transaction.js';
 import { now, type Instant } from '../lib/instant.js';
 import { findOrgOfKey, lockKey, setRevoked } from './queries.js';
 
-/** Revokes a key, whose row the transaction holds, with all its secrets. Returns since when it is revoked. */
+/** Revokes a key with all its secrets. The transaction holds its row. Returns the time of the first revocation. */
 export async function revokeLocked(
   tx: EventSql,
   key: KeyRow,

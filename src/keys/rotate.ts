@@ -13,13 +13,13 @@ import {
   type ShownKeyRow,
 } from './queries.js';
 
-/** How long what a key was until now still works, in seconds. */
+/** How long the replaced secret still works, in seconds. */
 export const LONGEST_OVERLAP_SECS = 30 * 24 * 3600;
 export const DEFAULT_OVERLAP_SECS = 3600;
 
 /**
- * Gives a key, whose row the transaction holds, a new secret. The one it had, and those before that still work, go on for
- * `overlapSecs` at most. Throws ApiError when the key is revoked or has expired.
+ * Gives a key a new secret. The transaction holds its row. The previous secret, and earlier ones that still work, work for
+ * another `overlapSecs` at most. Throws ApiError when the key is revoked or has expired.
  */
 export async function rotateLocked(
   tx: EventSql,

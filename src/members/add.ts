@@ -13,7 +13,7 @@ import { insertMember, type MemberRow } from './queries.js';
 const LONGEST_EMAIL = 254;
 const LONGEST_NAME = 200;
 
-/** Lists a person as a member. Throws ExplainedError with what to change. */
+/** Adds a person to the members. Throws ExplainedError, which says what to change. */
 export async function addMember(
   pool: Pool,
   orgId: string,

@@ -6,7 +6,7 @@ import { inTransaction } from '../db/transaction.js';
 import { now } from '../lib/instant.js';
 import { deleteMember, type MemberRow } from './queries.js';
 
-/** Takes a person off the list; undefined when nobody of this address is on it. */
+/** Removes a member. Undefined: no member has this address. */
 export async function removeMember(
   pool: Pool,
   orgId: string,

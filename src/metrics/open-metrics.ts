@@ -11,7 +11,7 @@ import { measureState, type StateOptions } from './measure-state.js';
 import { observeRequests } from './observe-requests.js';
 import { gauge, Published, type Sample } from './samples.js';
 
-/** A scraper waits ten seconds, default. */
+/** Less than the ten seconds that Prometheus waits for a scrape, default. */
 const PATIENCE_MS = 6_000;
 
 export interface Metrics {

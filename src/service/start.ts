@@ -208,7 +208,7 @@ async function readPriceBook({ priceBook }: ServiceOptions): Promise<PriceBook |
   return loadPriceBook(priceBook);
 }
 
-/** Commands judge addresses by the note; the service does not need it. */
+/** Stores which networks webhooks may reach, for commands that check addresses. The service itself does not read it. */
 function noteReachFor(options: ServiceOptions, log: Logger): void {
   try {
     saveDestinationPolicy(options.dataDir, webhookSettings(options).reach);

@@ -14,6 +14,7 @@ export async function measureVolume(
   return allocated === undefined ? here : allocated + (here ?? 0);
 }
 
+/** Idempotent: a purge that was killed calls it again. */
 export async function removeVolumeData(ctx: Context, orgId: string, volumeId: string): Promise<void> {
   await ctx.volumes.remove(orgId, volumeId);
   await ctx.runtime.volumes?.remove(orgId, volumeId);
@@ -81,6 +82,7 @@ export async function growStorage(
 const GIB = 1024 ** 3;
 const KIB_OF_GIB = 1024 * 1024;
 
+/** Only Pods of the engine reach its storage. */
 export function refuseFilesInEngine(ctx: Context): void {
   if (ctx.runtime.volumes === undefined) return;
   throw new ApiError(

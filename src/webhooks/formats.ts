@@ -11,6 +11,7 @@ interface Content {
   body: string;
 }
 
+/** The schema of `data`. */
 const SCHEMA =
   'https://github.com/sandkeep/sandkeep/blob/main/openapi.json#/components/schemas/EventResponse';
 const JSON_TYPE = 'application/json; charset=utf-8';

@@ -7,6 +7,7 @@ type Loaded = EventKeys | undefined;
 export class ActiveEventKeys {
   readonly marker: EventMarker = async () => (await this.get())?.mark;
 
+  /** `load`: called for each write until `activate`. */
   constructor(private load: () => Loaded | Promise<Loaded>) {}
 
   /** The keys must be in `event_keys`: a sealer that does not know them takes their events for forged. */

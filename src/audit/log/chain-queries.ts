@@ -97,6 +97,7 @@ export async function appendEntries(tx: Sql, orgId: string, entries: readonly Ne
   );
 }
 
+/** `keep`: the head is kept among the checkpoints too. */
 export async function updateHead(tx: Sql, head: Checkpoint, keep: boolean): Promise<void> {
   const { org_id, seq, link, at, marked_from, key_id, signature } = head;
   const values = [org_id, seq, link, at, marked_from, key_id, signature];

@@ -2,6 +2,7 @@ import type { Instant } from '../../lib/instant.js';
 import type { EventContent } from '../events/hash-chain.js';
 
 export interface LogEntry {
+  /** From 1, without gaps. */
   seq: number;
   event_id: string;
   occurred_at: Instant;

@@ -15,6 +15,7 @@ import {
 
 const BLOCK = 512;
 const ZEROS = Buffer.alloc(BLOCK);
+/** A number of pieces follows the name of a part. */
 const PIECE_NAME = /^([a-z0-9_./-]+)\/(\d{9,12})$/;
 
 /** The archive differs from the archive that was written. */

@@ -58,7 +58,7 @@ async function copyCluster({ root }: DataDirectory, file: string, signal?: Abort
   const draft = await FileDraft.open(file);
   try {
     await pipeline(content, createGzip({ level: 1 }), new FileTarget(draft.handle), { signal });
-    // Files change and disappear meanwhile: the log has these changes.
+    // Files may change or disappear meanwhile: a restore takes these changes from the log.
     await warnings();
     await draft.publish({ replace: false });
   } catch (error) {

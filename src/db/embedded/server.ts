@@ -150,6 +150,7 @@ export async function makeCluster(directory: DataDirectory, identity: Identity):
   syncDirectorySync(directory.root);
 }
 
+/** Throws ExplainedError for a cluster of another version, or another content. */
 function isClusterMade({ cluster }: DataDirectory): boolean {
   let version: string;
   try {

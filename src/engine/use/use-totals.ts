@@ -29,12 +29,12 @@ export class UseTotals {
     this.latest.set(sandboxId, { org, activity, use });
   }
 
-  /** Its run has ended. */
+  /** To be called when the run of the sandbox has ended. */
   leave(sandboxId: string): void {
     this.latest.delete(sandboxId);
   }
 
-  /** Another process samples now. */
+  /** To be called when another process takes over the sampling. */
   leaveAll(): void {
     this.latest.clear();
   }

@@ -18,7 +18,7 @@ interface RemovableObjects {
   networks: EngineObject[];
   volumes: EngineObject[];
   images: EngineObject[];
-  /** They have no mark of an installation. While the engine has containers of another installation, they stay. */
+  /** Pulled images bear no mark of an installation. They stay while the engine has containers of another installation. */
   pulledImages: EngineObject[];
 }
 
@@ -88,7 +88,7 @@ async function findObjects(docker: Docker, instanceId: string): Promise<Installa
       .map(({ Id, RepoTags }) => ({ id: Id, name: RepoTags?.[0] ?? Id })),
     ({ id }) => stays.has(id),
   );
-  // By name: the operator may have given another name to the same image.
+  // Removed by name: the operator may have given another name to the same image.
   const pulledNames = pulled.flatMap(({ id, names }) => names.map((name) => ({ id: name, name, of: id })));
   const isShared = others.some(({ Labels }) => INSTANCE_LABEL in Labels);
   const [usedPulled, unusedPulled] = partition(pulledNames, ({ of }) => isShared || stays.has(of));

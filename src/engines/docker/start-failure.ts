@@ -45,7 +45,7 @@ const OWN_LIMITS: Partial<Record<string, RegExp>> = {
   data: /cannot allocate memory/,
   nofile: /too many open files|procReady not received/,
 };
-/** The group is made by the engine, before it sets the limits. */
+/** A failure to make the control group comes from the engine, before it sets the limits of the sandbox. */
 const INIT_FAILED = /\bunable to start container process: (?!unable to apply cgroup)/;
 
 /** Undefined: the start did not fail by a limit of the sandbox. */

@@ -16,6 +16,7 @@ type ExaminedOptions = Pick<
 >;
 
 const check = 'cluster';
+/** The first release with every interface that the runtime uses. */
 const OLDEST_MINOR = 20;
 
 /** Asks the API server, and changes nothing. `instanceId`: undefined where no database runs. */

@@ -151,6 +151,7 @@ function containerOf(spec: RunSpec, options: PodOptions, volumeMounts: V1VolumeM
   };
 }
 
+/** Kubernetes has nothing smaller than a thousandth of a CPU. */
 function cpuRequest(vcpus: number, overcommit: number): string {
   // A request of nothing has the smallest weight, and takes no room of a node.
   if (vcpus === 0) return '0';

@@ -75,6 +75,7 @@ const PROBE_IMAGE = 'registry.k8s.io/pause:3.10';
 const REFUSALS = new Set([400, FORBIDDEN, INVALID]);
 const ENGINE_NAMESPACE = '8a8f0f0e-52f4-4d0e-9f3b-0a6b1c4d7e21';
 const SEEN_LIMIT_MS = 10_000;
+/** A sweep visits every policy. */
 const SWEEP_EVERY_MS = 1_000;
 /** The service finds the processor of nodes that it may not read by its own. */
 const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' };

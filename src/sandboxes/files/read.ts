@@ -41,7 +41,8 @@ async function open(session: FileSession, path: string) {
   const refuseOthers = (stat: FileStat) => {
     if (kindOf(stat) !== 'file') throw new ApiError('invalid_sandbox_path', `${path} is not a file`);
   };
-  // Before the file is opened, which can act on a device. And after, because a guest can move a link meanwhile.
+  // Checked before the file is opened, because opening can act on a device, and after it, because a guest can move a link
+  // meanwhile.
   refuseOthers(await files.stat(path, { follow: true }));
   const handle = await files.open(path, READ_ONLY);
   const opened = await files.statOpen(handle);
@@ -58,7 +59,7 @@ async function open(session: FileSession, path: string) {
   return { content, size };
 }
 
-/** Also while the client reads nothing: then the content waits for it, and asks the guest for nothing. */
+/** Ends the content also while the client reads nothing. The content then waits for the client, and would see no end. */
 function cutWith(ended: AbortSignal, content: Readable): void {
   const cut = () => content.destroy(ended.reason === 'client_left' ? undefined : cutError(ended));
   ended.addEventListener('abort', cut, { once: true });

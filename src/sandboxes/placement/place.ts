@@ -46,7 +46,10 @@ export function makePlacement(ctx: Context): (term: Term, now?: number) => Promi
   };
 }
 
-/** Places waiting runs on the live workers, in turns of the organizations. The lock keeps room from being given twice. */
+/**
+ * Places waiting runs on the live workers, in turns of the organizations. Each holder of a lease places runs for all
+ * workers of the runtime. The lock lets one of them at a time, so that no room is given twice.
+ */
 async function place(ctx: Context, term: Term, count: number, mostRenewed: number): Promise<void> {
   const runtime = ctx.runtime.name;
   const began = performance.now();

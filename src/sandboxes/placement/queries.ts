@@ -8,9 +8,9 @@ import type { WaitingRun } from './assign.js';
 
 /** The waiting runs that a placement reads, in equal parts of the organizations. */
 export const PASS_RUNS = 2_000;
-/** The same for a placement within a second after one that read so many. */
+/** The same for a placement within a second after one that read `PASS_RUNS`. */
 export const HEAD_RUNS = 200;
-/** The waiting runs of an organization among which it looks for these: workers may be away. */
+/** A placement looks for them among so many of an organization, because the workers of some runs may be away. */
 const SCANNED_RUNS = 10_000;
 const FEWEST_OF_ORG = 10;
 

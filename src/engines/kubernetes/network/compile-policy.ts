@@ -40,8 +40,10 @@ const METADATA = addressesOf('metadata');
 const MOST_STEPS = 4_096;
 
 /**
- * The same traffic as allowances, because a NetworkPolicy has neither an order nor refusals. Protocols other than TCP and UDP pass
- * to and from addresses of which every port is open.
+ * Expresses the rules as allowances, because a NetworkPolicy has neither an order nor refusals. For each direction and
+ * each range of ports, `allowedPeers` walks the rules in their order and keeps the addresses that end up allowed.
+ * Protocols other than TCP and UDP pass to and from addresses of which every port is open, since a NetworkPolicy cannot
+ * name them.
  */
 export function compilePolicy(
   policy: NetworkPolicy,
@@ -77,7 +79,7 @@ function grantsOf(policy: NetworkPolicy, direction: Direction, environment: Poli
   const always = common([allowed(OTHER), ...carriers.map((carrier) => carrier.common)]);
   const grants = carriers.flatMap(({ protocol, parts, common: base }): Grant[] => [
     { peers: base.minus(always), ports: [{ protocol: protocol.toUpperCase() }] },
-    // Apart from each other: the resolvers differ from one port to the next.
+    // Blocks and Pods apart: egress reaches Pods on port 53 only, which would split the ranges of every block.
     ...[EVERYWHERE, AddressSet.CLUSTER].flatMap((part) =>
       mergePorts(
         protocol,
@@ -122,6 +124,11 @@ function mergePorts(protocol: string, parts: readonly { range: PortRange; peers:
   return grants;
 }
 
+/**
+ * The first rule that matches decides, so each rule takes its peers out of the undecided ones. The default gets those
+ * that are left. The guards come last, and so win over every rule. No policy opens the blocks of the cluster or the
+ * metadata services. Egress reaches Pods of the cluster for DNS only.
+ */
 function allowedPeers(
   policy: NetworkPolicy,
   rules: readonly Rule[],
