@@ -18,6 +18,9 @@ import {
 } from './browser.js';
 
 const SPOKEN = '<img src=x onerror=alert(1)> hello';
+/** Markup, sequences of a terminal, a reversed direction of text, and a word that is wider than every screen. */
+const HOSTILE =
+  '"><script>alert(1)</script>\u001b]0;owned\u0007\u001b[31m\u202egnp.exe\u2066' + 'w'.repeat(900);
 
 describeDocker('a browser on Docker', () => {
   describeBrowser('the page of a sandbox', () => {
@@ -85,6 +88,43 @@ describeDocker('a browser on Docker', () => {
       await page.getByRole('button', { name: 'Pause' }).click();
       await page.getByText('paused').waitFor();
       await expectPresentable(page, 'sandbox-logs');
+    });
+
+    test('hostile texts in its fields, its log and the list stay text, and widen no page', async () => {
+      const { page } = visitor;
+      page.on('dialog', (dialog) => {
+        visitor.faults.push('a script ran');
+        void dialog.dismiss();
+      });
+      const hostile = {
+        name: 'h'.repeat(128),
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
+        labels: { ['<b>key</b>\u202e']: HOSTILE, ['k'.repeat(256)]: 'v' },
+        env: [{ key: 'HOSTILE', value: HOSTILE }],
+        resources: { vcpus: 0, memory_mib: 16 },
+        runtime: { cmd: ['sh', '-c', 'echo "$HOSTILE"; echo "$1"; exec sleep 3600', 'sh', HOSTILE] },
+      };
+      const { status, body } = await client.post('/v1/sandboxes', hostile, {
+        start: true,
+        wait_for: 'running',
+        wait_timeout: 60,
+      });
+      expect([status, body.status]).toEqual([200, 'running']);
+      const markup = page.locator('main').locator('script, b:text-is("key")');
+      await signInBrowser(page, client.key, `/console/sandboxes/${body.id}`);
+      await page.getByText('gnp.exe').first().waitFor();
+      expect(await markup.count()).toBe(0);
+      await expectPresentable(page, 'sandbox-hostile');
+      expect(await page.title()).not.toContain('owned');
+      await page.goto(`/console/sandboxes/${body.id}/logs`);
+      await page.getByRole('log', { name: 'Log' }).getByText('gnp.exe').first().waitFor();
+      expect(await markup.count()).toBe(0);
+      await expectPresentable(page, 'sandbox-hostile-log');
+      await page.goto('/console/');
+      await page.getByText('gnp.exe').first().waitFor();
+      expect(await markup.count()).toBe(0);
+      await expectPresentable(page, 'sandboxes-hostile');
     });
 
     test('a terminal runs commands, and says how it ended', async () => {

@@ -126,6 +126,24 @@ describeDocker('files on the agent channel', () => {
     expect(await stat('/tmp/t/x')).toMatchObject({ size: 0, mode: 0o100640 });
   });
 
+  test('are open for one connection: handles of another one, and of another organization, name nothing', async () => {
+    const stranger = await inside.service.newOrg();
+    const strange = await inside.start('strange', {}, stranger);
+    const others = [await AgentClient.open(inside.client, id), await AgentClient.open(stranger, strange)];
+    const handle = await handleOf('OpenFile', { path: '/tmp/t/own', options: WRITE });
+    for (const other of others) {
+      const foreign = failed(`there is no open file ${handle}`);
+      expect(await other.fs('FStat', { handle })).toEqual(failed('Bad file descriptor (os error 9)'));
+      expect(await other.fs('CloseHandle', { handle })).toEqual(foreign);
+      const session = other.start('core.fs.request', { op: { Write: { handle, offset: 0, len: 1 } } });
+      other.send(session, 'core.fs.data', { data: Buffer.from('x') });
+      expect((await other.next(session, 'core.fs.response')).payload).toEqual(foreign);
+      other.close();
+    }
+    expect(await write(handle, ['own'])).toEqual(DONE);
+    expect(await sh('cat /tmp/t/own')).toBe('own');
+  });
+
   test('in a directory are listed at once, or in batches through a handle', async () => {
     await sh(
       'cd /tmp/t; for n in $(busybox seq 300); do : >f$n; done; busybox ln -s nowhere link; busybox mkdir sub',

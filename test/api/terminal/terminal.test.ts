@@ -82,6 +82,16 @@ describeDocker('a terminal over a WebSocket', () => {
     expect([plain.status, plain.body.error.code]).toEqual([400, 'invalid_request']);
   });
 
+  test('refuses a ticket of another organization in both directions', async () => {
+    const stranger = await inside.service.newOrg();
+    const strange = await inside.start('strange', {}, stranger);
+    const theirs = await ticketFor({}, stranger, strange);
+    // The sandbox is as one that does not exist.
+    expect(await statusOf(dial(theirs))).toBe(404);
+    expect(await statusOf(dial(await ticketFor(), { box: strange }))).toBe(404);
+    expect(await statusOf(dial(await ticketFor({}, stranger, strange), { box: strange }))).toBe(101);
+  });
+
   test('accepts pages of its own host and of the allowed origins, and no others', async () => {
     for (const [origin, status] of [
       [inside.client.url, 101],
