@@ -1,6 +1,7 @@
 /**
- * Bundles the program with its dependencies into dist/program. To load some thousand small files takes a second at each start.
- * package.json lists the libraries as dependencies all the same, so that scanners and the bill of materials name them.
+ * Bundles the program with its dependencies into dist/program. To load some thousand small files takes a second at each
+ * start. package.json lists the libraries as dependencies all the same, so that scanners and the bill of materials name
+ * them.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,12 +1,16 @@
 /**
- * Checks the order of the folders of `src`, types included: a file imports only from its own folder and from folders below it.
- * Engines import nothing of each other. ARCHITECTURE.md shows the same folders by theme. Lint refuses cycles between files (`import/no-cycle`).
+ * Checks the order of the folders of `src`, types included: a file imports only from its own folder and from folders
+ * below it. Engines import nothing of each other. ARCHITECTURE.md shows the same folders by theme. Lint refuses cycles
+ * between files (`import/no-cycle`).
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 
-/** The subjects of the folders, for readers. A theme has folders at several heights: the order of `LAYERS` decides what may be imported. */
+/**
+ * The subjects of the folders, for readers. A theme has folders at several heights: the order of `LAYERS` decides what
+ * may be imported.
+ */
 const THEMES = [
   'program',
   'operation',

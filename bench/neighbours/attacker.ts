@@ -1,4 +1,7 @@
-/** The program of the attacking organization. Its standard output has a line when the attack begins, and one with its answers. */
+/**
+ * The program of the attacking organization. Its standard output has a line when the attack begins, and one with its
+ * answers.
+ */
 import { setMaxListeners } from 'node:events';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Attacker } from './attack.js';

@@ -1,4 +1,6 @@
-/** The load generator, a separate process. It gets jobs from its parent, one at a time, and answers with their results. */
+/**
+ * The load generator, a separate process. It gets jobs from its parent, one at a time, and answers with their results.
+ */
 import { Connection } from './connection.js';
 import type { Job, JobResult } from './generate.js';
 

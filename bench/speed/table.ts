@@ -21,7 +21,10 @@ interface Bench {
 
 const WRITES = 'writes';
 
-/** Prints the table of docs/performance/reads-and-writes.md, and writes it to bench/results. Throws when a request fails. */
+/**
+ * Prints the table of docs/performance/reads-and-writes.md, and writes it to bench/results. Throws when a request
+ * fails.
+ */
 export async function speedTable(options: SpeedOptions): Promise<void> {
   const names = [...[...MEASURES, ...OTHER_READS].map(({ name }) => name), WRITES];
   if (!names.some((name) => isWanted(options, name))) {

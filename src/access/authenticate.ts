@@ -34,9 +34,9 @@ interface Credential {
 
 export interface Authentication {
   /**
-   * The `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the address of the
-   * client, the rate and the scope of the route. A malformed, unknown, expired or revoked key gets the same answer; a request
-   * without a key is also told the missing header.
+   * The `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the
+   * address of the client, the rate and the scope of the route. A malformed, unknown, expired or revoked key gets the
+   * same answer; a request without a key is also told the missing header.
    */
   authenticate: (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
   /** Checks a key like that of a request, and makes it the caller. */
@@ -181,8 +181,8 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');
     requireScope(request.caller!, scope);
     uses.recordUse(key, at);
-    // An operation that ends keys checks the key again itself (keys/lock-caller-key.ts). The watch must not cut its response
-    // off: only that response has the new secret.
+    // An operation that ends keys checks the key again itself (keys/lock-caller-key.ts). The watch must not cut its
+    // response off: only that response has the new secret.
     if (scope === 'keys:write') return;
     const ip = clientAddressOf(request);
     revocations.watch(reply, async () => {

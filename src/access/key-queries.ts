@@ -67,7 +67,10 @@ export interface KeyName {
   prefix: string;
 }
 
-/** Updates the last use of keys, unless the stored one is less than a minute older. Returns keys used for the first time. */
+/**
+ * Updates the last use of keys, unless the stored one is less than a minute older. Returns keys used for the first
+ * time.
+ */
 export async function setUsed(sql: Sql, uses: readonly KeyUse[]): Promise<(KeyName & { at: Instant })[]> {
   const { rows } = await sql.query<KeyName & { at: Instant; first: boolean } & Record<string, unknown>>(
     `with used as (

@@ -10,8 +10,8 @@ const PATTERN = /^skp_[0-9A-Za-z]{38}$/;
 const PREFIX_LENGTH = 12;
 
 /**
- * Makes an API key: `skp_`, 32 random base62 characters (190 bits), and their CRC-32 in 6 base62 characters. By the checksum the
- * service refuses mistyped keys without a query, and secret scanners recognize keys.
+ * Makes an API key: `skp_`, 32 random base62 characters (190 bits), and their CRC-32 in 6 base62 characters. By the
+ * checksum the service refuses mistyped keys without a query, and secret scanners recognize keys.
  */
 export function makeKey(): string {
   const body = SCHEME + randomBase62(RANDOM_LENGTH);

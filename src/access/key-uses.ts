@@ -20,7 +20,10 @@ interface Refusals extends KeyId {
   reasons: Set<RefusalReason>;
 }
 
-/** Records uses and refusals of keys in the background. A process that is killed loses at most a minute of `last_used_at`. */
+/**
+ * Records uses and refusals of keys in the background. A process that is killed loses at most a minute of
+ * `last_used_at`.
+ */
 export class KeyUses {
   private readonly pending = new Map<string, KeyUse>();
   private readonly written = new Map<string, number>();

@@ -18,7 +18,9 @@ export function onRevocation(reply: FastifyReply, end: () => void): void {
   ends.set(reply, end);
 }
 
-/** Ends long responses, such as followed logs, together with their keys. A short response only costs an entry in a map. */
+/**
+ * Ends long responses, such as followed logs, together with their keys. A short response only costs an entry in a map.
+ */
 export function makeRevocationWatch({ log }: Pick<Context, 'log'>): RevocationWatch {
   const open = new Map<FastifyReply, () => Promise<boolean>>();
   /** The responses whose last check is still running. A check that hangs delays no other. */

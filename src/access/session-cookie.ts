@@ -43,7 +43,10 @@ export class SessionCookies {
     this.secureName = `${basePath === undefined ? '__Host-' : '__Secure-'}${NAME}`;
   }
 
-  /** The value of a session cookie, if the request has exactly one. A WebSocket takes no cookie: browsers open one from any page. */
+  /**
+   * The value of a session cookie, if the request has exactly one. A WebSocket takes no cookie: browsers open one from
+   * any page.
+   */
   tokenOf(request: FastifyRequest): string | undefined {
     const { cookie } = request.headers;
     if (cookie === undefined || wantsWebSocket(request.raw)) return undefined;

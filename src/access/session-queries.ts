@@ -5,7 +5,10 @@ import { K_COLUMNS, type SecretRow } from './key-queries.js';
 /** A session of the console, with its key and the secret of the sign-in. */
 export type SessionRow = SecretRow & { session_hash: Buffer; session_expires_at: Instant };
 
-/** The sessions, in the order of the hashes of their tokens, also expired ones. No query is bound to an organization before this one. */
+/**
+ * The sessions, in the order of the hashes of their tokens, also expired ones. No query is bound to an organization
+ * before this one.
+ */
 export async function findSessions(sql: Sql, hashes: readonly Buffer[]): Promise<(SessionRow | undefined)[]> {
   const { rows } = await sql.query<SessionRow & Record<string, unknown>>(
     `select s.hash as session_hash, s.expires_at as session_expires_at,

@@ -23,8 +23,9 @@ const BEGIN_UNITS = 10;
 const BYTES_OF_MS = 8 * 1024;
 
 /**
- * Makes the streamer of one kind of response. Each stream holds a database connection, so `total` of them run at once, half of
- * them for one organization. An idle reader is cut off while others wait. `content`: for messages, such as `usage`.
+ * Makes the streamer of one kind of response. Each stream holds a database connection, so `total` of them run at once,
+ * half of them for one organization. An idle reader is cut off while others wait. `content`: for messages, such as
+ * `usage`.
  */
 export function makeSnapshotStreamer(
   { settings, pace }: Shared,

@@ -96,8 +96,8 @@ async function writeArchive(pool: Pool, options: BackupOptions, draft: FileDraft
 }
 
 /**
- * The heads are read before the snapshot, whose log is then at least as long. The key files must be the same before and after the
- * snapshot begins, so that they open its secrets and verify its log.
+ * The heads are read before the snapshot, whose log is then at least as long. The key files must be the same before and
+ * after the snapshot begins, so that they open its secrets and verify its log.
  */
 async function writeDatabase(
   pool: Pool,

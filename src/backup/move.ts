@@ -49,8 +49,8 @@ const MOVED = 'this installation was moved to ';
 const CLOSE_TIMEOUT_MS = 60_000;
 
 /**
- * Copies the database of a stopped service. The old one is closed before the new one is opened: a killed move leaves at most one of
- * them in use, and the next move completes it. Keys and volumes stay in their place.
+ * Copies the database of a stopped service. The old one is closed before the new one is opened: a killed move leaves at
+ * most one of them in use, and the next move completes it. Keys and volumes stay in their place.
  */
 export async function moveDatabase(options: MoveOptions): Promise<Move> {
   const { places, databaseUrl, to } = options;

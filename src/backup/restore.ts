@@ -38,9 +38,9 @@ export interface Restored {
 }
 
 /**
- * Restores an archive into an empty place. Everything in the archive is read and compared with its checksums before anything is
- * written. Until the end a mark keeps services from the directory, and its reason from the database; `work` runs before it, on
- * the complete database.
+ * Restores an archive into an empty place. Everything in the archive is read and compared with its checksums before
+ * anything is written. Until the end a mark keeps services from the directory, and its reason from the database; `work`
+ * runs before it, on the complete database.
  */
 export async function restoreBackup<T>(
   options: RestoreOptions,

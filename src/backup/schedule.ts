@@ -24,7 +24,10 @@ export interface Schedule {
 const CHECK_EVERY_MS = 60_000;
 const LONGEST_BACKOFF_MS = 15 * 60_000;
 
-/** Makes a backup whenever the latest one is older than the interval. Throws ExplainedError for a wrong directory or key. */
+/**
+ * Makes a backup whenever the latest one is older than the interval. Throws ExplainedError for a wrong directory or
+ * key.
+ */
 export async function startScheduledBackups(ctx: WorkerContext, schedule: Schedule): Promise<Loop> {
   if (!isDirectory(schedule.directory)) {
     throw new ExplainedError(
@@ -110,7 +113,9 @@ async function removeDrafts(schedule: Schedule): Promise<void> {
   for (const name of await ownFiles(schedule, DRAFT)) await removeFile(join(schedule.directory, name));
 }
 
-/** Keeps the new file, and the newest others by their names. Touches only files with a name that this schedule gives. */
+/**
+ * Keeps the new file, and the newest others by their names. Touches only files with a name that this schedule gives.
+ */
 async function removeOld(schedule: Schedule, newest: string): Promise<number> {
   const others = (await ownFiles(schedule, REST)).filter((name) => name !== newest);
   const old = others.slice(0, Math.max(0, others.length - (schedule.keep - 1)));

@@ -51,8 +51,8 @@ export function closedByRestore(id: string): string {
 }
 
 /**
- * Takes an empty data directory and an empty database, and marks the directory. Removes an unfinished restore there first. Throws
- * ExplainedError where anything else is.
+ * Takes an empty data directory and an empty database, and marks the directory. Removes an unfinished restore there
+ * first. Throws ExplainedError where anything else is.
  */
 export async function openTarget(options: TargetOptions): Promise<Target> {
   const { places, databaseUrl, file } = options;
@@ -143,7 +143,9 @@ async function requireEmptyDatabase(pool: PgPool, unfinished: UnfinishedRestore 
   );
 }
 
-/** An external database that is in use, or was opened last, must not be removed. An embedded one is restored once more. */
+/**
+ * An external database that is in use, or was opened last, must not be removed. An embedded one is restored once more.
+ */
 async function isCompleteCopy(
   pool: PgPool,
   unfinished: UnfinishedRestore | undefined,

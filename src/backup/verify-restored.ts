@@ -17,7 +17,9 @@ export interface Verification {
   events: number;
 }
 
-/** Verifies the schema, the event log of every organization, and the keys. The rows were counted before their commit. */
+/**
+ * Verifies the schema, the event log of every organization, and the keys. The rows were counted before their commit.
+ */
 export async function verifyRestored(pool: Pool, places: Places): Promise<Verification> {
   const faults: string[] = [];
   const notes: string[] = [];

@@ -39,8 +39,8 @@ export function tableCommand(name: string): Command {
 }
 
 /**
- * Opens the database, together with a running service if there is one, migrates it, and closes it after `work`. Throws ExplainedError
- * without an installation. `command`: the name of the owner that other processes see meanwhile.
+ * Opens the database, together with a running service if there is one, migrates it, and closes it after `work`. Throws
+ * ExplainedError without an installation. `command`: the name of the owner that other processes see meanwhile.
  */
 export async function withDatabase<T>(
   options: CommonOptions,
@@ -79,8 +79,8 @@ export function withoutInstallation({ dataDir, databaseUrl }: CommonOptions): Ex
 }
 
 /**
- * The keys that mark the events of a command. Only an embedded database without a key gets a new one: a second key would be unknown to
- * the service. Without the keys of the service the command works, and warns.
+ * The keys that mark the events of a command. Only an embedded database without a key gets a new one: a second key
+ * would be unknown to the service. Without the keys of the service the command works, and warns.
  */
 async function writerKeys(pool: Pool, options: CommonOptions): Promise<EventKeys | undefined> {
   const source = eventKeySourceOf(options);

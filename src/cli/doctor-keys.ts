@@ -13,8 +13,8 @@ export interface KeyOptions extends CommonOptions, Pick<Config, 'secretKeys' | '
 type KeyFinding = Omit<Finding, 'check'>;
 
 /**
- * Compares the keys of this machine with those that the database names. Also names each key file that a dump of an external database
- * lacks. `stored`: undefined where the database does not run.
+ * Compares the keys of this machine with those that the database names. Also names each key file that a dump of an
+ * external database lacks. `stored`: undefined where the database does not run.
  */
 export function inspectKeys(options: KeyOptions, stored: StoredInstallation | undefined): KeyFinding {
   const [secrets, events] = [keySourceOf(options), eventKeySourceOf(options)];

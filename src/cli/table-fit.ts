@@ -22,7 +22,10 @@ export interface Fitted extends Grid {
 
 const FRACTION = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.\d+Z/g;
 
-/** Narrows a table to the terminal by as few steps as possible: times to the second, short ids, no optional columns, cut cells. */
+/**
+ * Narrows a table to the terminal by as few steps as possible: times to the second, short ids, no optional columns, cut
+ * cells.
+ */
 export function fitTable(whole: Grid, fit: Fit): Fitted {
   const widthsOf = ({ head, rows }: Grid) =>
     head.map((name, column) =>

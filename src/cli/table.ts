@@ -12,7 +12,9 @@ export interface TableOptions {
 
 const GAP = '   ';
 
-/** Rows under headings, without lines, so that other tools can cut them. Only a terminal shortens lines, to its width. */
+/**
+ * Rows under headings, without lines, so that other tools can cut them. Only a terminal shortens lines, to its width.
+ */
 export function table(head: string[], rows: string[][], options: TableOptions = {}): string {
   const whole = { head, rows: rows.map((row) => row.map(escapeControls)) };
   const columns = options.wide || !process.stdout.isTTY ? 0 : process.stdout.columns;

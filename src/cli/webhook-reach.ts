@@ -20,8 +20,8 @@ export function reachOf({ dataDir, webhookAllow, webhookHttp }: ReachOptions): D
 }
 
 /**
- * Throws ExplainedError with the flag of "serve" that an address lacks. Warns on standard error where only the command allows the
- * address.
+ * Throws ExplainedError with the flag of "serve" that an address lacks. Warns on standard error where only the command
+ * allows the address.
  */
 export function judgeReach(url: string, options: ReachOptions): void {
   const lack = lackOf(url, reachOf(options));

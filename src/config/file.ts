@@ -25,8 +25,8 @@ export interface ConfigFile {
 }
 
 /**
- * Reads the file of `--config`, or the one in the data directory where it exists. Throws ExplainedError that names each fault, for
- * a file that cannot be read, and for one that others can change.
+ * Reads the file of `--config`, or the one in the data directory where it exists. Throws ExplainedError that names each
+ * fault, for a file that cannot be read, and for one that others can change.
  */
 export function readConfigFile(named: string | undefined, dataDir: string): ConfigFile | undefined {
   const path = named ?? join(dataDir, NAME);

@@ -25,8 +25,9 @@ interface Found {
 }
 
 /**
- * Gives each option its value: of the flag, else of the environment, else of the file, else the default. A command loads only the
- * options that it has, so that no other variable can fail it. Throws ExplainedError that names each fault.
+ * Gives each option its value: of the flag, else of the environment, else of the file, else the default. A command
+ * loads only the options that it has, so that no other variable can fail it. Throws ExplainedError that names each
+ * fault.
  */
 export function loadConfig<K extends OptionName>(
   names: readonly K[],

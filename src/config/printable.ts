@@ -2,7 +2,9 @@ import type { Option } from '../options/option.js';
 import { OPTIONS, type OptionName } from './options.js';
 
 const HIDDEN = '(hidden)';
-/** Scheme, user, password, hosts with ports and database, parameters. A URL with an unescaped password never matches. */
+/**
+ * Scheme, user, password, hosts with ports and database, parameters. A URL with an unescaped password never matches.
+ */
 const DATABASE_URL =
   /^(postgres(?:ql)?:\/\/)(?:([^:@/?#\s]*)(:[^@/?#\s]*)?@)?((?:\[[\da-f:.]*\]|[^:@/?#\s[\]]*)(?::\d+)?(?:,(?:\[[\da-f:.]*\]|[^:@/?#\s[\],]+)(?::\d+)?)*(?:\/[^:@/?#\s]*)?)(\?[^@#\s]*)?$/i;
 

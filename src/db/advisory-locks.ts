@@ -2,12 +2,13 @@ import type { Sql } from './pool.js';
 import { prepared } from './prepared.js';
 
 /**
- * Every advisory lock of the service, with its purpose. docs/internals/locks.md has the order in which transactions take them.
+ * Every advisory lock of the service, with its purpose. docs/internals/locks.md has the order in which transactions
+ * take them.
  *
- * The keys stay as they are: during an upgrade two releases share a database, and must exclude each other. The numbers are four
- * letters of ASCII. Texts are hashed to a number by the database. Two texts with the same hash only wait for each other.
- * `make_event_partition` (migration 0006) takes the text "event partitions". `usage_part` (migration 0011) takes the pairs
- * (0x75736167, 0) to (0x75736167, 31), which never equal a single number.
+ * The keys stay as they are: during an upgrade two releases share a database, and must exclude each other. The numbers
+ * are four letters of ASCII. Texts are hashed to a number by the database. Two texts with the same hash only wait for
+ * each other. `make_event_partition` (migration 0006) takes the text "event partitions". `usage_part` (migration 0011)
+ * takes the pairs (0x75736167, 0) to (0x75736167, 31), which never equal a single number.
  */
 export const ADVISORY_LOCKS = {
   /** One migrator at a time. Held by the session, because each migration has a transaction of its own. */
@@ -16,7 +17,9 @@ export const ADVISORY_LOCKS = {
   scheduledBackup: 0x6261636b,
   /** One import at a time checks and loads: each sees all rows of the previous one, or none. */
   imports: 0x496d7072,
-  /** One process at a time registers its signing key: the second must see the key of the first, which may be another. */
+  /**
+   * One process at a time registers its signing key: the second must see the key of the first, which may be another.
+   */
   eventKeys: 'event keys',
   /** One placement of a runtime at a time, so that room of a worker is given once. */
   placement: (runtime: string) => `placement ${runtime}`,

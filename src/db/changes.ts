@@ -3,8 +3,8 @@ import { connectionConfig, makeClient, type Address } from './pool.js';
 import { notify, type WriteTarget } from './write-batch.js';
 
 /**
- * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session` is an ended
- * session of the console, `visit` a session in a sandbox that is to end.
+ * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session`
+ * is an ended session of the console, `visit` a session in a sandbox that is to end.
  */
 const CHANNELS = {
   sandbox: 'sandkeep_sandboxes',

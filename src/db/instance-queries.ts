@@ -26,7 +26,9 @@ export async function setServedRuntime(sql: Sql, runtime: string): Promise<void>
   await sql.query('update instance set runtime = $1 where runtime is distinct from $1', [runtime]);
 }
 
-/** Returns the id of the key under which the installation seals secrets; `proposed` becomes that key when there is none. */
+/**
+ * Returns the id of the key under which the installation seals secrets; `proposed` becomes that key when there is none.
+ */
 export async function agreeOnSecretKey(sql: Sql, proposed: string): Promise<string> {
   const { rows } = await sql.query<{ secret_key_id: string }>(
     'update instance set secret_key_id = coalesce(secret_key_id, $1) returning secret_key_id',
@@ -62,8 +64,8 @@ export async function setClosed(sql: Sql, reason: string | null): Promise<void> 
 }
 
 /**
- * The age of the latest scheduled backup that is complete, in seconds; without one, the age of the installation. `made`: whether there
- * is one.
+ * The age of the latest scheduled backup that is complete, in seconds; without one, the age of the installation.
+ * `made`: whether there is one.
  */
 export async function readBackupAge(sql: Sql): Promise<{ secs: number; made: boolean }> {
   const { rows } = await sql.query<{ secs: number; made: boolean }>(

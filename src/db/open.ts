@@ -43,7 +43,9 @@ export interface Supervision {
 const RESTART_AFTER_MS = 1_000;
 const NEIGHBOUR_TIMEOUT_MS = 30_000;
 
-/** Opens the database for a server: by its URL, or the embedded one. Throws ExplainedError when another process has it. */
+/**
+ * Opens the database for a server: by its URL, or the embedded one. Throws ExplainedError when another process has it.
+ */
 export async function openForServer(options: DatabaseOptions & Supervision): Promise<Database> {
   refuseUnfinished(options.dataDir);
   if (options.databaseUrl !== undefined) {

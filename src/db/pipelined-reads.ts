@@ -30,8 +30,8 @@ const LOOK_EVERY_MS = 5_000;
 export const READERS = 'sandkeep reads';
 
 /**
- * One plan for all values and table sizes: the indexes in their order. Reads among 100,000 sandboxes take 0.15 to 0.45 ms with
- * these settings and 0.25 to 0.6 ms without; `npm run bench -- hints` prints them.
+ * One plan for all values and table sizes: the indexes in their order. Reads among 100,000 sandboxes take 0.15 to 0.45
+ * ms with these settings and 0.25 to 0.6 ms without; `npm run bench -- hints` prints them.
  */
 export const READ_SETTINGS = [
   `statement_timeout=${MOST_MS}`,

@@ -21,8 +21,8 @@ export interface Statement {
 }
 
 /**
- * Loads the function that marks audit events. The marks tell the events of the service from rows inserted by others. Undefined: there
- * are no event keys.
+ * Loads the function that marks audit events. The marks tell the events of the service from rows inserted by others.
+ * Undefined: there are no event keys.
  */
 export type EventMarker = () => Promise<((leaf: Buffer) => Buffer) | undefined>;
 
@@ -43,8 +43,8 @@ const STATEMENT_TIMEOUT_MS = 30_000;
 export const CONNECTIONS_OF_POOL = 16;
 
 /**
- * The same results from an embedded and an external server. `instantFromPostgres` reads UTC only. With `jit` a usage query
- * takes up to 18 times longer; `PGOPTIONS="-c jit=on" npm run bench -- usage` prints it.
+ * The same results from an embedded and an external server. `instantFromPostgres` reads UTC only. With `jit` a usage
+ * query takes up to 18 times longer; `PGOPTIONS="-c jit=on" npm run bench -- usage` prints it.
  */
 const SESSION = [
   // Other schemas of the path could shadow tables and functions.

@@ -17,7 +17,10 @@ import { SharedPool, waitForSlot } from './shared-pool.js';
 const WAIT = { maxWaitMs: 10_000, waiting: { total: Infinity, each: 5_000 } };
 /** The connections that the requests of an organization use at once: some stay for others. */
 export const POOL_SLOTS = { total: CONNECTIONS_OF_POOL, each: 12, ...WAIT };
-/** Reads in the two pipelines. A read waits for earlier ones of its pipeline, so only some of each organization enter it. */
+/**
+ * Reads in the two pipelines. A read waits for earlier ones of its pipeline, so only some of each organization enter
+ * it.
+ */
 export const READ_SLOTS = { total: 64, each: 24, ...WAIT };
 
 interface OrgConnections {
@@ -26,8 +29,8 @@ interface OrgConnections {
 }
 
 /**
- * The connections of requests, each bound to an organization by row-level security. They are arguments of every operation:
- * `AsyncLocalStorage` would cost 34 of 282 µs of a read on Node 20.
+ * The connections of requests, each bound to an organization by row-level security. They are arguments of every
+ * operation: `AsyncLocalStorage` would cost 34 of 282 µs of a read on Node 20.
  */
 export interface Requests {
   of(orgId: string): OrgConnections;

@@ -19,8 +19,8 @@ const DUPLICATE_ROLE = new Set<string | undefined>(['42710', '23505']);
 export const HOW_TO_MAKE_IT = `as a superuser of the database server: create role ${REQUEST_ROLE} nologin; grant ${REQUEST_ROLE} to <the user of Sandkeep>; then start again`;
 
 /**
- * Creates the role, if the user may, and grants it the tables. Throws ExplainedError when row-level security binds the user
- * too. One process at a time may call it in a database.
+ * Creates the role, if the user may, and grants it the tables. Throws ExplainedError when row-level security binds the
+ * user too. One process at a time may call it in a database.
  */
 export async function prepareRequestRole(sql: Sql): Promise<void> {
   const { rows } = await sql.query<{ bound: boolean }>("select row_security_active('sandboxes') as bound");
@@ -39,7 +39,9 @@ export async function grantMigrated(sql: Sql): Promise<void> {
   if (await canServe(sql)) await grantTables(sql);
 }
 
-/** Grants the tables that have an organization. The policy of a partition is on its parent, so partitions get no grant. */
+/**
+ * Grants the tables that have an organization. The policy of a partition is on its parent, so partitions get no grant.
+ */
 async function grantTables(sql: Sql): Promise<void> {
   await sql.query(`
     do $$

@@ -3,8 +3,8 @@ import type { Transaction } from './transaction.js';
 const BATCH = 2_000;
 
 /**
- * Reads a query in batches through a cursor named `name`. The next batch is in flight while the caller handles the current
- * one.
+ * Reads a query in batches through a cursor named `name`. The next batch is in flight while the caller handles the
+ * current one.
  */
 export async function* rowsOf<Row extends unknown[]>(
   tx: Transaction,

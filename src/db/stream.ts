@@ -20,8 +20,8 @@ export interface StreamOptions {
 }
 
 /**
- * Streams the output of `produce` from one snapshot, as fast as the reader reads. A failure before the first output rejects,
- * with ReaderGone when the reader has left. A later failure breaks the stream.
+ * Streams the output of `produce` from one snapshot, as fast as the reader reads. A failure before the first output
+ * rejects, with ReaderGone when the reader has left. A later failure breaks the stream.
  */
 export async function streamSnapshot(
   pool: Pool,
@@ -92,8 +92,8 @@ export async function streamSnapshot(
 }
 
 /**
- * Cancels the statements of `work` when the signal aborts. Returns after the last cancellation, which must not hit a later
- * user of the connection.
+ * Cancels the statements of `work` when the signal aborts. Returns after the last cancellation, which must not hit a
+ * later user of the connection.
  */
 async function cancelledBy(
   pool: Pool,

@@ -24,8 +24,9 @@ export interface EventSql extends Sql {
 export type Transaction = EventSql & pg.PoolClient;
 
 /**
- * Runs `work` in one transaction; no other code opens one. It retries after a deadlock, a serialization failure, a stale
- * prepared statement, or `Overtaken`. So `work` has no effects besides its statements. After `Unconfirmed` the commit may succeed.
+ * Runs `work` in one transaction; no other code opens one. It retries after a deadlock, a serialization failure, a
+ * stale prepared statement, or `Overtaken`. So `work` has no effects besides its statements. After `Unconfirmed` the
+ * commit may succeed.
  */
 export async function inTransaction<T>(
   pool: Pool,
@@ -99,7 +100,8 @@ async function transactOnce<T>(
     client.release();
     return result;
   }
-  // It has its connection until the server answers: closing the connection would leave the session waiting on the server.
+  // It has its connection until the server answers: closing the connection would leave the session waiting on the
+  // server.
   void commit.then(
     () => client.release(),
     (cause: Error) => client.release(cause),
@@ -107,7 +109,9 @@ async function transactOnce<T>(
   throw new Unconfirmed('the database has not confirmed a commit in time');
 }
 
-/** Whether the server answers the commit in time. False: whether it commits is not known. Rejects when the commit fails. */
+/**
+ * Whether the server answers the commit in time. False: whether it commits is not known. Rejects when the commit fails.
+ */
 async function answersInTime(commit: Promise<unknown>, pool: Pool, unhurried: boolean): Promise<boolean> {
   const slow = setTimeout(() => pool.onSlowCommit?.(), SLOW_COMMIT_MS);
   let late: NodeJS.Timeout | undefined;

@@ -74,7 +74,9 @@ export interface UnitRights {
   after: string;
 }
 
-/** An engine, as the service knows it before it connects. Loading the definition must be cheap: every command does it. */
+/**
+ * An engine, as the service knows it before it connects. Loading the definition must be cheap: every command does it.
+ */
 export interface EngineDefinition<O extends Options = Options, A extends string = string> {
   /** The value of `--runtime`, and the word in the store. */
   readonly name: string;
@@ -85,8 +87,8 @@ export interface EngineDefinition<O extends Options = Options, A extends string 
   /** The options that say where it is: those of commands that connect without serving. */
   readonly address: readonly A[];
   /**
-   * Its part in `--runtime auto`. `preferred`: where it answers. `fallback`: where the preferred one does not. Default: only by name, or
-   * as the engine of the previous start.
+   * Its part in `--runtime auto`. `preferred`: where it answers. `fallback`: where the preferred one does not. Default:
+   * only by name, or as the engine of the previous start.
    */
   readonly automatic?: 'preferred' | 'fallback';
   /** It is a part of this process, so it always answers. Default: it may be away, and is connected to again. */

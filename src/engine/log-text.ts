@@ -15,8 +15,8 @@ const FIRST_OF_FOUR = 0xf0;
 const FIRST_INVALID = 0xf8;
 
 /**
- * The text of one stream of a log, from a position. Several lines, and all parts that an engine made of a long line, can
- * have one time: a position counts the bytes with its time that the reader has.
+ * The text of one stream of a log, from a position. Several lines, and all parts that an engine made of a long line,
+ * can have one time: a position counts the bytes with its time that the reader has.
  */
 export class LogText {
   private ts = '';

@@ -1,6 +1,6 @@
 /**
- * An answer of an engine that means "no room": a later start may find some, so the start waits with these words. Every other answer is a
- * refusal.
+ * An answer of an engine that means "no room": a later start may find some, so the start waits with these words. Every
+ * other answer is a refusal.
  */
 export interface NoRoomAnswer {
   said: RegExp;

@@ -34,12 +34,18 @@ export interface Holding {
   orgId: string;
   sandboxId: string;
   runId: string;
-  /** `starting`: the engine has accepted the run, and starts it without another call. `unknown`: it does not answer for this one. */
+  /**
+   * `starting`: the engine has accepted the run, and starts it without another call. `unknown`: it does not answer for
+   * this one.
+   */
   state: 'prepared' | 'starting' | 'running' | 'exited' | 'unknown';
   startedAt: Instant | null;
   finishedAt: Instant | null;
   exit: Exit | null;
-  /** The reason for an end that the engine chose. With `prepared`: it may have started, and the engine has lost the record of it. */
+  /**
+   * The reason for an end that the engine chose. With `prepared`: it may have started, and the engine has lost the
+   * record of it.
+   */
   failure?: RunFailure | null;
   /** The image of its disk, such as `sha256:01ab…`. Undefined: the engine does not tell. */
   imageDigest?: string | undefined;
@@ -138,7 +144,10 @@ export interface Runtime extends EngineAbilities {
   readonly capacity: Capacity;
   /** The engine queues and places runs by itself: every waiting run is passed on to it. Default: false. */
   readonly placesRuns?: boolean;
-  /** Each start asks the registry for the image, so the credentials of a sandbox stay until it is deleted. Default: false. */
+  /**
+   * Each start asks the registry for the image, so the credentials of a sandbox stay until it is deleted. Default:
+   * false.
+   */
   readonly pullsEachStart?: boolean;
   readonly description: string;
   /** Undefined: volumes are directories of this machine. */
@@ -168,11 +177,14 @@ export interface Runtime extends EngineAbilities {
   /** Unknown sandboxes are left out. */
   activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>>;
   /**
-   * The commands of running sandboxes, as far as they can be told without work in the sandbox. The agent tells the others. Default:
-   * none of them.
+   * The commands of running sandboxes, as far as they can be told without work in the sandbox. The agent tells the
+   * others. Default: none of them.
    */
   commandStates?(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>>;
-  /** Follows the log until the run ends. A process without the lease may call it. Each item is parsed while it is read to its end. */
+  /**
+   * Follows the log until the run ends. A process without the lease may call it. Each item is parsed while it is read
+   * to its end.
+   */
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>>;
   /** The bytes that the own disk of a sandbox takes, if known. Expensive: the engine walks through it. */
   diskUse(sandboxId: string): Promise<number | undefined>;
@@ -180,7 +192,9 @@ export interface Runtime extends EngineAbilities {
   makeRoom(): Promise<void>;
   /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */
   openGuest(sandboxId: string): Promise<{ guest: Guest; release: () => void }>;
-  /** Yields after a change: the ids of the changed sandboxes, or nothing when any may have changed. It may miss changes. */
+  /**
+   * Yields after a change: the ids of the changed sandboxes, or nothing when any may have changed. It may miss changes.
+   */
   watch(signal: AbortSignal): AsyncIterable<readonly string[] | void>;
   close(): Promise<void>;
 }

@@ -11,7 +11,8 @@ import { ENGINES } from './register.js';
 export type GivenOptions = object;
 
 /**
- * `fallback`: why another engine replaces the preferred one. Throws ExplainedError when a required engine is not usable.
+ * `fallback`: why another engine replaces the preferred one. Throws ExplainedError when a required engine is not
+ * usable.
  */
 export async function openRuntime(
   { engine, missing, because }: Plan,

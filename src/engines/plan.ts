@@ -16,8 +16,8 @@ export interface Plan {
 }
 
 /**
- * Throws ExplainedError when the choice would abandon sandboxes and `change` is false. An installation that has used an engine
- * waits for it: the fallback would meter runs that never ran.
+ * Throws ExplainedError when the choice would abandon sandboxes and `change` is false. An installation that has used an
+ * engine waits for it: the fallback would meter runs that never ran.
  */
 export function planRuntime(
   { choice, change }: { choice: string; change: boolean },

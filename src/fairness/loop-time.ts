@@ -9,8 +9,8 @@ const MOST_DEBT_MS = 3;
 export type Steps = () => boolean;
 
 /**
- * Divides the time of the event loop: long work is done in steps, within a share of each iteration. Owners take turns with their steps.
- * The work of one owner keeps its order.
+ * Divides the time of the event loop: long work is done in steps, within a share of each iteration. Owners take turns
+ * with their steps. The work of one owner keeps its order.
  */
 export class LoopTime {
   private readonly work = new Rotation<Steps>();

@@ -13,8 +13,9 @@ export const PACE = { share: 0.4, aheadMs: 50 };
 export const ACTIVE_MS = 5_000;
 
 /**
- * Spreads the work of each owner over time while another owner is active too. The others find the process idle meanwhile. Several
- * callers of an owner get successive times. docs/decisions/0020-fair-shares-of-a-process.md gives the reasons.
+ * Spreads the work of each owner over time while another owner is active too. The others find the process idle
+ * meanwhile. Several callers of an owner get successive times. docs/decisions/0020-fair-shares-of-a-process.md gives
+ * the reasons.
  */
 export class Pace {
   private readonly rate = new Rate();
@@ -43,7 +44,10 @@ export class Pace {
     return this.waitOf(owner, now);
   }
 
-  /** Charges work outside of requests to an account of its own: streams of an owner would keep its requests waiting without end. */
+  /**
+   * Charges work outside of requests to an account of its own: streams of an owner would keep its requests waiting
+   * without end.
+   */
   async rest(owner: string, millis: number, signal?: AbortSignal): Promise<void> {
     this.see(owner);
     const wait = this.charge(`${owner} outside of requests`, millis);

@@ -2,8 +2,8 @@ import { LoopTime } from './loop-time.js';
 import type { Pace } from './pace.js';
 
 /**
- * A step is charged its time in this process times this factor: the engine, the kernel and the client handle the same data. A fixed time
- * is added, because a short step also costs a read, a write and a wake-up.
+ * A step is charged its time in this process times this factor: the engine, the kernel and the client handle the same
+ * data. A fixed time is added, because a short step also costs a read, a write and a wake-up.
  */
 const TRANSPORT = 8;
 const STEP_COST_MS = 0.8;
@@ -22,8 +22,8 @@ export class PacedSteps {
   }
 
   /**
-   * Does one step, and resolves when its owner has time for the next. Callers of one owner alternate. `afterMs`: the time of the work
-   * that follows from the step in the same iteration.
+   * Does one step, and resolves when its owner has time for the next. Callers of one owner alternate. `afterMs`: the
+   * time of the work that follows from the step in the same iteration.
    */
   async step<T>(owner: string, step: () => T, afterMs = 0): Promise<T> {
     let millis = 0;

@@ -13,7 +13,9 @@ export interface SlotHolder {
 export interface ReclaimedSlotsOptions extends SlotQueueOptions {
   /** A holder that has been idle for so long is cut off while others wait, in milliseconds. */
   idleMs: number;
-  /** After this wait, an owner without a slot gets one of the owner with the most, if that has several. Default: never. */
+  /**
+   * After this wait, an owner without a slot gets one of the owner with the most, if that has several. Default: never.
+   */
   shareAfterMs?: number;
 }
 

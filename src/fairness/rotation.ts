@@ -1,6 +1,6 @@
 /**
- * Waiting items of several owners. Owners take turns: an owner that was served goes behind the others, however many items it has.
- * The items of one owner keep their order.
+ * Waiting items of several owners. Owners take turns: an owner that was served goes behind the others, however many
+ * items it has. The items of one owner keep their order.
  */
 export class Rotation<Item> {
   /** From the owner that was served the longest time ago. No queue is empty. */

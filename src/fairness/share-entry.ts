@@ -3,7 +3,10 @@ export type Refusal = 'backlog' | 'full' | 'late';
 
 export interface Admission {
   readonly isWaiting: boolean;
-  /** Ends the admission, also one that still waits. `cost`: as measured; `work`: without the time. Only the first call counts. */
+  /**
+   * Ends the admission, also one that still waits. `cost`: as measured; `work`: without the time. Only the first call
+   * counts.
+   */
   release(cost?: number, work?: number): void;
 }
 

@@ -13,8 +13,9 @@ interface Waiter {
 }
 
 /**
- * Slots for which callers wait. A free slot goes to the waiting owner that holds the fewest; of several, to the one that was served
- * the longest time ago. So an owner without a slot waits for one release of each other owner at most, however many callers those have.
+ * Slots for which callers wait. A free slot goes to the waiting owner that holds the fewest; of several, to the one
+ * that was served the longest time ago. So an owner without a slot waits for one release of each other owner at most,
+ * however many callers those have.
  */
 export class SlotQueue {
   private readonly slots: Slots;

@@ -8,8 +8,8 @@ export interface WindowCount {
 }
 
 /**
- * So many in a window of time, which the fields `RateLimit` and `RateLimit-Policy` of HTTP can say. The window of an owner begins when it
- * is first counted.
+ * So many in a window of time, which the fields `RateLimit` and `RateLimit-Policy` of HTTP can say. The window of an
+ * owner begins when it is first counted.
  */
 export class WindowCounter {
   private readonly windows = new Map<string, { count: number; until: number }>();

@@ -5,7 +5,9 @@ import type { Guest } from './guest.js';
 /** An agent that nobody has used for so long ends, in milliseconds. */
 const IDLE_MS = 60_000;
 
-/** A container runtime reads /etc/passwd of the sandbox at the start of each command, and waits where that is a pipe. */
+/**
+ * A container runtime reads /etc/passwd of the sandbox at the start of each command, and waits where that is a pipe.
+ */
 const LONGEST_START_MS = 20_000;
 
 interface Agent {

@@ -1,9 +1,10 @@
 import type { Buffer } from 'node:buffer';
 
 /**
- * The way into a running sandbox, as a runtime offers it. Everything happens with the namespaces, the control group, the
- * capabilities and the seccomp profile of the sandbox. Answers of a guest are hostile input: an implementation bounds and checks them,
- * and closes when the guest does not answer. A runtime must pass `test/runtimes/guest-conformance.ts`.
+ * The way into a running sandbox, as a runtime offers it. Everything happens with the namespaces, the control group,
+ * the capabilities and the seccomp profile of the sandbox. Answers of a guest are hostile input: an implementation
+ * bounds and checks them, and closes when the guest does not answer. A runtime must pass
+ * `test/runtimes/guest-conformance.ts`.
  */
 export interface Guest {
   /** Starts a command. Its events arrive at the listener, the first one after this call has returned. */
@@ -26,7 +27,10 @@ export interface CommandSpec {
   env: readonly string[];
   /** Null: the working directory of the sandbox. */
   cwd: string | null;
-  /** `name`, `uid`, `name:group` or `uid:gid`. Null: the user of the sandbox. Another one needs CAP_SETUID and CAP_SETGID. */
+  /**
+   * `name`, `uid`, `name:group` or `uid:gid`. Null: the user of the sandbox. Another one needs CAP_SETUID and
+   * CAP_SETGID.
+   */
   user: string | null;
   /** The size of its terminal; null for none. */
   terminal: { rows: number; cols: number } | null;
@@ -60,8 +64,8 @@ export interface CommandListener {
   started(pid: number): void;
   output(stream: 'stdout' | 'stderr', data: Buffer): void;
   /**
-   * `code`: 128 + the number of the signal that ended the command. `oomKilled`: it was killed because the sandbox had no memory left;
-   * null: unknown.
+   * `code`: 128 + the number of the signal that ended the command. `oomKilled`: it was killed because the sandbox had
+   * no memory left; null: unknown.
    */
   exited(code: number, oomKilled: boolean | null): void;
   failed(failure: CommandFailure): void;
@@ -128,8 +132,8 @@ export interface OpenOptions {
 }
 
 /**
- * Each method throws a GuestFileError, or another error when the sandbox has stopped. Handles belong to the object that opened them,
- * and close with it. No operation waits for another process: a named pipe without a writer is empty.
+ * Each method throws a GuestFileError, or another error when the sandbox has stopped. Handles belong to the object that
+ * opened them, and close with it. No operation waits for another process: a named pipe without a writer is empty.
  */
 export interface GuestFiles {
   stat(path: string, options: { follow: boolean }): Promise<FileStat>;

@@ -83,7 +83,10 @@ export function initArguments(options: InitOptions): string[] {
   ];
 }
 
-/** The working directory that process 1 makes, from its arguments. Undefined: none, also of a sandbox of an earlier release. */
+/**
+ * The working directory that process 1 makes, from its arguments. Undefined: none, also of a sandbox of an earlier
+ * release.
+ */
 export function workdirOf(args: readonly string[]): string | undefined {
   const end = args.indexOf('--');
   const own = end < 0 ? args : args.slice(0, end);

@@ -1,14 +1,15 @@
 /**
  * The one description of the messages between the service and the programs in `guest/`. The service imports it, and
- * `npm run generate` makes `guest/protocol.h` of it. Numbers and layouts are on the wire between releases, because an agent
- * outlives the service that started it: they are added, and never changed or used again.
+ * `npm run generate` makes `guest/protocol.h` of it. Numbers and layouts are on the wire between releases, because an
+ * agent outlives the service that started it: they are added, and never changed or used again.
  *
- * A frame: length of the payload (u32), channel (u32), type (u8), payload. Numbers are little-endian. Texts end with NUL.
- * A channel is a command, a file operation or a connection; the service chooses its number.
+ * A frame: length of the payload (u32), channel (u32), type (u8), payload. Numbers are little-endian. Texts end with
+ * NUL. A channel is a command, a file operation or a connection; the service chooses its number.
  *
- * Flow control: a command or connection sends output at most until its credit is used up, which the service grants by `credit`.
- * A frame of output costs its payload, and at least `frameCost`: many small frames fill no memory. A process without credit
- * blocks on its pipe. The service sends at most `inputWindow` bytes of input that were not acknowledged by `consumed`.
+ * Flow control: a command or connection sends output at most until its credit is used up, which the service grants by
+ * `credit`. A frame of output costs its payload, and at least `frameCost`: many small frames fill no memory. A process
+ * without credit blocks on its pipe. The service sends at most `inputWindow` bytes of input that were not acknowledged
+ * by `consumed`.
  */
 
 type Width = 'u8' | 'u16' | 'u32' | 'u64' | 'i64';
@@ -175,8 +176,8 @@ export const LAYOUT = {
 } as const satisfies Record<string, Layout>;
 
 /**
- * The error numbers of Linux that a guest can answer with, and the words of the C library. The service may run on another
- * system, so `node:os` is no source. The compiler of the guest checks the numbers for each processor.
+ * The error numbers of Linux that a guest can answer with, and the words of the C library. The service may run on
+ * another system, so `node:os` is no source. The compiler of the guest checks the numbers for each processor.
  */
 export const ERRORS = {
   EPERM: [1, 'Operation not permitted'],

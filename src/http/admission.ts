@@ -76,8 +76,8 @@ export class RequestAdmission {
 }
 
 /**
- * Admits requests when they are complete, in fair shares among the values of `keyOf`. A request holds its admission until its
- * answer is written or begins to stream, or until `endAdmission`.
+ * Admits requests when they are complete, in fair shares among the values of `keyOf`. A request holds its admission
+ * until its answer is written or begins to stream, or until `endAdmission`.
  */
 export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyRequest) => string): void {
   const shares = new Shares({ ...ADMISSION, pace });

@@ -9,8 +9,9 @@ const ACCEPT_MS = 0.5;
 export const BEGIN_QUEUE: SlotLimits = { total: 10_000, each: 4_000 };
 
 /**
- * Begins requests within the time of the event loop, in turns of the values of `ownerOf`. Node accepts one connection in each iteration.
- * After a burst of connections, their requests would otherwise begin before the connections of others are accepted.
+ * Begins requests within the time of the event loop, in turns of the values of `ownerOf`. Node accepts one connection
+ * in each iteration. After a burst of connections, their requests would otherwise begin before the connections of
+ * others are accepted.
  */
 export class BeginQueue {
   private readonly time = new LoopTime();

@@ -87,8 +87,8 @@ export class TrustedProxies {
   }
 
   /**
-   * Each proxy appends its peer, so the list is read from the right, as far as the peers are trusted. At a malformed entry the
-   * client is the last known peer.
+   * Each proxy appends its peer, so the list is read from the right, as far as the peers are trusted. At a malformed
+   * entry the client is the last known peer.
    */
   private farthest(peer: string, list: string): string {
     let [address, end] = [peer, list.length];

@@ -32,8 +32,8 @@ interface Connection {
 }
 
 /**
- * Limits the connections, in total and of one address, or IPv6 network of 64 bits. At a limit the longest idle connections of the
- * address that has the most are closed. Without an idle one, the new connection is refused.
+ * Limits the connections, in total and of one address, or IPv6 network of 64 bits. At a limit the longest idle
+ * connections of the address that has the most are closed. Without an idle one, the new connection is refused.
  */
 export class Connections {
   private readonly open = new Map<Socket, Connection>();
@@ -57,7 +57,10 @@ export class Connections {
     server.prependListener('request', (request) => this.begin(request));
   }
 
-  /** Returns how many requests were in progress on the connection when this one arrived; undefined if the connection was refused. */
+  /**
+   * Returns how many requests were in progress on the connection when this one arrived; undefined if the connection was
+   * refused.
+   */
   begin(request: IncomingMessage): number | undefined {
     const socket = carrierOf(request.socket);
     const connection = this.open.get(socket);
@@ -100,7 +103,9 @@ export class Connections {
     if (network.count === 0) this.networks.delete(network.name);
   }
 
-  /** A trusted proxy has the connections of many clients. Their requests in progress are counted by client (server.ts). */
+  /**
+   * A trusted proxy has the connections of many clients. Their requests in progress are counted by client (server.ts).
+   */
   private mostOf(peer: string): number {
     return this.proxies.isTrusted(peer) ? this.limits.total : this.limits.each;
   }

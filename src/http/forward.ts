@@ -43,8 +43,8 @@ interface Destination {
 }
 
 /**
- * Forwards a request whose body has not been read. The request and the answer are streams with back-pressure, and end with each other.
- * Resolves when the answer begins. Rejects when none does; the caller may then answer itself.
+ * Forwards a request whose body has not been read. The request and the answer are streams with back-pressure, and end
+ * with each other. Resolves when the answer begins. Rejects when none does; the caller may then answer itself.
  */
 export async function forward(request: FastifyRequest, reply: FastifyReply, to: Destination): Promise<void> {
   const { raw } = request;
@@ -98,7 +98,10 @@ function send(raw: IncomingMessage, { url, headers, trust }: Destination): Clien
   return upstream;
 }
 
-/** The certificate of a process on the same machine is for another name, and nobody else listens on the loopback address. */
+/**
+ * The certificate of a process on the same machine is for another name, and nobody else listens on the loopback
+ * address.
+ */
 function verificationOf({ hostname }: URL, secureContext: SecureContext | undefined): ConnectionOptions {
   const address = hostname.replace(/^\[(.*)\]$/, '$1');
   return {

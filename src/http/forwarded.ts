@@ -16,8 +16,8 @@ const VALID_MS = 30_000;
 const SHAPE = /^(\d{1,15})\.([\w-]*)\.([\w-]{43})$/;
 
 /**
- * Seals forwarded requests. A process believes the address of the client only under this seal. The seal covers the method, the path,
- * the credentials, the target and the time, so nobody can use it for another request.
+ * Seals forwarded requests. A process believes the address of the client only under this seal. The seal covers the
+ * method, the path, the credentials, the target and the time, so nobody can use it for another request.
  */
 export class ForwardSeal {
   private readonly key: KeyObject;

@@ -92,7 +92,9 @@ function documentOf<T extends { paths?: object; components?: object }>(document:
   return withComponents(document);
 }
 
-/** The page finds its files only from `/docs/`. Redirects are relative: a proxy may serve the API below a path prefix. */
+/**
+ * The page finds its files only from `/docs/`. Redirects are relative: a proxy may serve the API below a path prefix.
+ */
 function pageOfDocs({ url, routeOptions }: FastifyRequest): string | undefined {
   if (routeOptions.url === '/docs/static/index.html') return '../';
   if (routeOptions.url !== '/docs' || url === '/docs/') return undefined;

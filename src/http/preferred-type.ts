@@ -4,8 +4,8 @@ import type { FastifyRequest } from 'fastify';
 const PARAMETER = /;(?!\s*q\s*=)[^;,]*/gi;
 
 /**
- * The media type that `Accept` prefers, or the first type that it does not refuse. RFC 9110, section 12.5.1, allows that
- * instead of status 406. Parameters such as a charset do not count.
+ * The media type that `Accept` prefers, or the first type that it does not refuse. RFC 9110, section 12.5.1, allows
+ * that instead of status 406. Parameters such as a charset do not count.
  */
 export function preferredType<const T extends string>(
   request: FastifyRequest,

@@ -1,6 +1,8 @@
 import { Rate } from '../fairness/rate.js';
 
-/** A client beyond a limit waits at least so long for each refusal, so that each of its connections makes few requests. */
+/**
+ * A client beyond a limit waits at least so long for each refusal, so that each of its connections makes few requests.
+ */
 export const REFUSAL_DELAY_MS = 1_000;
 /** The time between two such refusals of one organization or address, so that many connections get few too. */
 export const REFUSAL_GAP_MS = 5;

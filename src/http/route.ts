@@ -26,8 +26,8 @@ const OF_EVERY_OPERATION = [
 ] as const;
 
 /**
- * The answers of an authenticated operation: `ok`, its own errors, and the errors of every operation. A route below `/v1`
- * also names the scope that it requires; without one the service does not start.
+ * The answers of an authenticated operation: `ok`, its own errors, and the errors of every operation. A route below
+ * `/v1` also names the scope that it requires; without one the service does not start.
  */
 export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]): { 200: T } {
   return { 200: ok, ...refusals(...errors) };

@@ -11,8 +11,8 @@ export const DOCUMENTED = 'x-documented';
 export const RESTRICTIONS = 'x-restrictions';
 
 /**
- * The fields of a request that limit something or give something. No request may get less or more than it asked for. So an
- * unknown field is refused in one of `fields`, where its name is like one in them, or has one of `words`.
+ * The fields of a request that limit something or give something. No request may get less or more than it asked for. So
+ * an unknown field is refused in one of `fields`, where its name is like one in them, or has one of `words`.
  */
 export interface Restrictions {
   readonly fields: readonly string[];
@@ -34,7 +34,10 @@ export function Named<T extends TProperties>(
   });
 }
 
-/** Describes one field. A component has a description of its own, so the field's goes into `$comment`, which validators ignore. */
+/**
+ * Describes one field. A component has a description of its own, so the field's goes into `$comment`, which validators
+ * ignore.
+ */
 export function Field<T extends TSchema>(schema: T, description: string) {
   const isComponent = 'title' in schema;
   return Type.Unsafe<Static<T>>({ ...schema, [isComponent ? '$comment' : 'description']: description });
@@ -83,7 +86,10 @@ export function Int64(options: { minimum?: number; default?: number; description
   return Type.Integer({ format: 'int64', minimum: 0, maximum: Number.MAX_SAFE_INTEGER, ...options });
 }
 
-/** An unsigned integer of 64 bits: a bigint beyond 2^53 - 1. `isUint64` checks its maximum, because a schema has only numbers. */
+/**
+ * An unsigned integer of 64 bits: a bigint beyond 2^53 - 1. `isUint64` checks its maximum, because a schema has only
+ * numbers.
+ */
 export function Uint64(options: { description?: string } = {}) {
   return Type.Unsafe<Integer>({ type: 'integer', format: 'int64', minimum: 0, ...options });
 }
@@ -104,7 +110,9 @@ export interface NoEffectMark {
   harmless?: unknown;
 }
 
-/** A field that changes nothing here. An answer to a request that sets it has a warning, unless the value is harmless. */
+/**
+ * A field that changes nothing here. An answer to a request that sets it has a warning, unless the value is harmless.
+ */
 export function NoEffect<T extends TSchema>(schema: T, reason: string, harmless?: Static<T>) {
   const description = `Accepted without effect: ${reason}.`;
   const mark: NoEffectMark = { reason, ...(harmless === undefined ? {} : { harmless }) };
@@ -125,8 +133,8 @@ export function restricting(restrictions: Restrictions) {
 }
 
 /**
- * Describes the form of a value that its operation checks itself, with an error of its own. Validators ignore it; the OpenAPI document
- * has it as a part of the schema.
+ * Describes the form of a value that its operation checks itself, with an error of its own. Validators ignore it; the
+ * OpenAPI document has it as a part of the schema.
  */
 export function documented(schema: Record<string, unknown>) {
   return { [DOCUMENTED]: schema };

@@ -6,5 +6,7 @@ export function sendJson(reply: FastifyReply, text: string | Buffer): FastifyRep
   return reply.type('application/json; charset=utf-8').send(isLong ? Buffer.from(text) : text);
 }
 
-/** Bytes take 4 % less than text for a page of 100 events (42 KB) or 20 sandboxes (60 KB), and 4 % more for one sandbox. */
+/**
+ * Bytes take 4 % less than text for a page of 100 events (42 KB) or 20 sandboxes (60 KB), and 4 % more for one sandbox.
+ */
 const LONG = 16 * 1024;

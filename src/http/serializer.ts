@@ -41,8 +41,8 @@ function inOrder(schema: Properties): object {
 }
 
 /**
- * Replaces a choice between an object or an integer and null with `nullable`. For a choice the library would validate the value,
- * and it accepts no bigint as an integer.
+ * Replaces a choice between an object or an integer and null with `nullable`. For a choice the library would validate
+ * the value, and it accepts no bigint as an integer.
  */
 function withoutChoices(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withoutChoices);

@@ -14,7 +14,10 @@ interface Served {
   etag: string;
 }
 
-/** Serves the OpenAPI document without white space, compressed for clients that accept it, and 304 for one that has it already. */
+/**
+ * Serves the OpenAPI document without white space, compressed for clients that accept it, and 304 for one that has it
+ * already.
+ */
 export function serveDocument(app: App): void {
   let made: Promise<Served> | undefined;
   app.get('/openapi.json', { schema: { hide: true } }, async (request, reply) => {

@@ -396,7 +396,10 @@ function answerBrokenRequest(
 
 const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?\n/;
 
-/** The parser of Node 20 does not know QUERY, which later ones do. A pipelined request before it has a method that the parser knows. */
+/**
+ * The parser of Node 20 does not know QUERY, which later ones do. A pipelined request before it has a method that the
+ * parser knows.
+ */
 function refusalOfMethod(
   packet: unknown,
   others: OtherMethods | undefined,

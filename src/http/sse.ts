@@ -33,7 +33,9 @@ export class StreamLimit {
     this.limit = new Slots({ total, each: Math.ceil(total / 2) });
   }
 
-  /** Holds a slot until the client leaves. The returned signal aborts then. Throws `rate_limited` if there is no slot. */
+  /**
+   * Holds a slot until the client leaves. The returned signal aborts then. Throws `rate_limited` if there is no slot.
+   */
   acquire(orgId: string, reply: FastifyReply): AbortSignal {
     const release = this.limit.acquire(orgId);
     if (!release) {

@@ -18,8 +18,8 @@ const METHODS = new Set(['CONNECT', 'DELETE', 'GET', 'HEAD', 'OPTIONS', 'PATCH',
 const FAILED = 500;
 
 /**
- * Gives each request a span by the semantic conventions of OpenTelemetry for HTTP servers, and its ids to each log line. The span has
- * the route in place of the path, which has names that callers chose.
+ * Gives each request a span by the semantic conventions of OpenTelemetry for HTTP servers, and its ids to each log
+ * line. The span has the route in place of the path, which has names that callers chose.
  */
 export function traceRequests(app: App, tracing: Tracing): void {
   const spans = new WeakMap<IncomingMessage, Span>();

@@ -6,8 +6,8 @@ import { ExplainedError } from '../lib/explained-error.js';
 const LONGEST_PATH = 103;
 
 /**
- * The file of a Unix socket. The service listens at `ownPath`; the file gets its mode there, and then its name. So nobody connects
- * before the mode holds.
+ * The file of a Unix socket. The service listens at `ownPath`; the file gets its mode there, and then its name. So
+ * nobody connects before the mode holds.
  */
 export class UnixSocket {
   readonly ownPath: string;

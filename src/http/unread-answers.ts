@@ -37,8 +37,9 @@ interface Answer {
 }
 
 /**
- * Bounds the answers that wait in memory for their clients. Such an answer holds up to some MiB and costs its key nothing while
- * it waits, and a client may never read it. Answers that are streams wait for their clients by themselves.
+ * Bounds the answers that wait in memory for their clients. Such an answer holds up to some MiB and costs its key
+ * nothing while it waits, and a client may never read it. Answers that are streams wait for their clients by
+ * themselves.
  */
 export class UnreadAnswers {
   private readonly answers = new Set<Answer>();
@@ -87,8 +88,8 @@ export class UnreadAnswers {
 }
 
 /**
- * The bytes that the operating system has accepted. `bytesWritten` of a socket counts a long write as a whole when it begins. Node's own
- * time-outs of sockets use the same field of the handle, which has no public name.
+ * The bytes that the operating system has accepted. `bytesWritten` of a socket counts a long write as a whole when it
+ * begins. Node's own time-outs of sockets use the same field of the handle, which has no public name.
  */
 function takenBytes(socket: Socket): number | undefined {
   const { _handle: handle } = carrierOf(socket) as {

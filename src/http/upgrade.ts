@@ -20,8 +20,9 @@ export interface Upgrade {
 const upgrades = new WeakMap<IncomingMessage, Upgrade>();
 
 /**
- * Sends requests for a WebSocket through the same hooks and routes as all others. A route accepts one by `acceptWebSocket`; every
- * other answer closes the connection. Requests for other protocols are answered as if they asked for none.
+ * Sends requests for a WebSocket through the same hooks and routes as all others. A route accepts one by
+ * `acceptWebSocket`; every other answer closes the connection. Requests for other protocols are answered as if they
+ * asked for none.
  */
 export function routeUpgrades(app: App, { channelPingMs: pingMs }: { channelPingMs: number }): void {
   app.server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
@@ -105,7 +106,10 @@ const OPTIONS: ServerOptions & { closeTimeout: number } = {
 };
 const server = new WebSocketServer(OPTIONS);
 
-/** Completes the handshake. A client that does not answer pings is cut off. `arrived` gets the bytes of each read, before their message. */
+/**
+ * Completes the handshake. A client that does not answer pings is cut off. `arrived` gets the bytes of each read,
+ * before their message.
+ */
 export function acceptWebSocket(
   request: IncomingMessage,
   opened: (socket: WebSocket) => void,

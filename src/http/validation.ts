@@ -66,7 +66,9 @@ export const validatorCompiler: FastifySchemaCompiler<TSchema> = ({ schema, http
   };
 };
 
-/** Coercion alone would read `0x10` as 16, `1e1` as 10, and take `1e999`, which is infinite, for an integer below 100. */
+/**
+ * Coercion alone would read `0x10` as 16, `1e1` as 10, and take `1e999`, which is infinite, for an integer below 100.
+ */
 function isWhole(value: unknown): boolean {
   return typeof value !== 'string' || /^-?\d{1,15}$/.test(value);
 }

@@ -35,8 +35,8 @@ const PREFER = Type.String({
 const METHODS = new Set(['POST', 'PATCH', 'PUT']);
 
 /**
- * Adds warnings of ignored fields to every write that is registered later; `Prefer: handling=strict` refuses them. Unknown fields
- * that would restrict or give something are always refused.
+ * Adds warnings of ignored fields to every write that is registered later; `Prefer: handling=strict` refuses them.
+ * Unknown fields that would restrict or give something are always refused.
  */
 export function warnOfIgnoredFields(app: App): void {
   const written = new WeakMap<object, TObject>();
@@ -74,7 +74,10 @@ function addHooks(route: RouteOptions, body: object): void {
   };
 }
 
-/** Adds the warnings to an answer, as it is sent and stored: first, because a long answer hides its end. A stored answer has its own. */
+/**
+ * Adds the warnings to an answer, as it is sent and stored: first, because a long answer hides its end. A stored answer
+ * has its own.
+ */
 export function withWarnings<T>(answer: T, warnings: readonly IgnoredField[]): T {
   return warnings.length === 0 ? answer : { warnings, ...answer };
 }

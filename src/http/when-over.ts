@@ -4,8 +4,8 @@ import type { Socket } from 'node:net';
 const ofSockets = new WeakMap<Socket, Set<() => void>>();
 
 /**
- * Calls `over` once, when the answer is complete or its connection is closed, or at once if it already is. An answer that
- * waits for another one of its connection has no event of its own when the client leaves.
+ * Calls `over` once, when the answer is complete or its connection is closed, or at once if it already is. An answer
+ * that waits for another one of its connection has no event of its own when the client leaves.
  */
 export function whenOver({ raw, request }: FastifyReply, over: () => void): void {
   const { socket } = request.raw;

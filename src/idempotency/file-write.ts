@@ -15,8 +15,9 @@ const RENEW_INTERVAL_MS = 15_000;
 type FileClaim<T> = { answer: T } | { done: (answer: T) => Promise<void>; failed: () => Promise<void> };
 
 /**
- * Claims the idempotency key of an operation on files. The operation may take long, so it runs outside a transaction. Concurrent
- * equal requests are refused until the first one ends. After a crash in between, a retry executes the operation again.
+ * Claims the idempotency key of an operation on files. The operation may take long, so it runs outside a transaction.
+ * Concurrent equal requests are refused until the first one ends. After a crash in between, a retry executes the
+ * operation again.
  */
 async function claimFileWrite<T>(ctx: Context, { orgId, keyed }: Writer): Promise<FileClaim<T>> {
   if (!keyed) return { done: async () => Promise.resolve(), failed: async () => Promise.resolve() };
@@ -85,8 +86,8 @@ const END = 'idempotency:ended_with_sandbox';
 type StoredEnd = Record<typeof END, Pick<ApiError, 'message' | 'details'>>;
 
 /**
- * Executes an upload once for each idempotency key. The fingerprint of the request includes the body, so `work` must call
- * `onReceived` with the digest of the body before it changes anything.
+ * Executes an upload once for each idempotency key. The fingerprint of the request includes the body, so `work` must
+ * call `onReceived` with the digest of the body before it changes anything.
  */
 export async function inUpload<T>(
   ctx: Context,

@@ -56,8 +56,8 @@ export function writerOf(request: FastifyRequest, reply: FastifyReply, body: unk
 }
 
 /**
- * Keys that are narrowed to the same labels share a namespace, so that they cannot probe or replay idempotency keys of others. The
- * line feed makes names unique: no client can send one.
+ * Keys that are narrowed to the same labels share a namespace, so that they cannot probe or replay idempotency keys of
+ * others. The line feed makes names unique: no client can send one.
  */
 function namespaced(access: Access, key: string): string {
   if (!isNarrowed(access)) return key;

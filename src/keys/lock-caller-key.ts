@@ -8,8 +8,8 @@ import type { Instant } from '../lib/instant.js';
 import { lockKeys } from './queries.js';
 
 /**
- * Locks the key of a request and returns its present access: a revocation may come between the authentication and the body.
- * `changed`: a second key to lock for a change. Throws ApiError when the key is no longer valid.
+ * Locks the key of a request and returns its present access: a revocation may come between the authentication and the
+ * body. `changed`: a second key to lock for a change. Throws ApiError when the key is no longer valid.
  */
 export async function lockCallerKey(
   tx: Transaction,

@@ -93,8 +93,8 @@ export async function findOrgOfKey(sql: Sql, id: string): Promise<string | undef
 }
 
 /**
- * Locks the keys until the transaction ends, in the order of their ids, so that no two transactions wait for each other.
- * `share`: other transactions may share the lock, and none may change the keys.
+ * Locks the keys until the transaction ends, in the order of their ids, so that no two transactions wait for each
+ * other. `share`: other transactions may share the lock, and none may change the keys.
  */
 export async function lockKeys(
   sql: Sql,

@@ -18,8 +18,8 @@ export const LONGEST_OVERLAP_SECS = 30 * 24 * 3600;
 export const DEFAULT_OVERLAP_SECS = 3600;
 
 /**
- * Gives a key a new secret. The transaction holds its row. The previous secret, and earlier ones that still work, work for
- * another `overlapSecs` at most. Throws ApiError when the key is revoked or has expired.
+ * Gives a key a new secret. The transaction holds its row. The previous secret, and earlier ones that still work, work
+ * for another `overlapSecs` at most. Throws ApiError when the key is revoked or has expired.
  */
 export async function rotateLocked(
   tx: EventSql,

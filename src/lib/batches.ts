@@ -5,8 +5,9 @@ interface Waiter<T, R> {
 }
 
 /**
- * Batches calls for single items. While `concurrency` batches are in flight, items queue; the next batch takes up to `maxBatch`, one
- * of each source in turn. `work` returns a result for each item, in order. An error of `work` rejects all items of the batch.
+ * Batches calls for single items. While `concurrency` batches are in flight, items queue; the next batch takes up to
+ * `maxBatch`, one of each source in turn. `work` returns a result for each item, in order. An error of `work` rejects
+ * all items of the batch.
  */
 export function inBatches<T, R>(
   work: (items: readonly T[]) => Promise<readonly R[]>,

@@ -1,8 +1,8 @@
 import { Buffer } from 'node:buffer';
 
 /**
- * Names and paths of Linux are bytes, and JSON has text. A byte that is not part of UTF-8 is `\x` with two digits, such as
- * `\xff`. A backslash in front of what would read as such a form is `\x5c`. Everything else stays as it is.
+ * Names and paths of Linux are bytes, and JSON has text. A byte that is not part of UTF-8 is `\x` with two digits, such
+ * as `\xff`. A backslash in front of what would read as such a form is `\x5c`. Everything else stays as it is.
  */
 const ESCAPE = /\\x([89a-f][0-9a-f]|5c)/g;
 const LOOKS_ESCAPED = /\\(?=x(?:[89a-f][0-9a-f]|5c))/g;

@@ -4,9 +4,9 @@ import { stringify } from 'csv-stringify/sync';
 export const CSV_LINE_END = '\r\n';
 
 /**
- * A spreadsheet runs a text as a formula if the text begins with one of `= + - @`, in either width, perhaps after white space.
- * An apostrophe before the text prevents that. Texts that begin with an apostrophe get one too, so that no two texts
- * become the same field. The pattern means the same in JavaScript and in PostgreSQL, where `\s` differs.
+ * A spreadsheet runs a text as a formula if the text begins with one of `= + - @`, in either width, perhaps after white
+ * space. An apostrophe before the text prevents that. Texts that begin with an apostrophe get one too, so that no two
+ * texts become the same field. The pattern means the same in JavaScript and in PostgreSQL, where `\s` differs.
  */
 const ESCAPED_START = String.raw`^[-=+@'\uff0b\uff0d\uff1d\uff20\t\n\v\f\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]`;
 const ESCAPED_START_PATTERN = new RegExp(ESCAPED_START);

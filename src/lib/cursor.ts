@@ -9,8 +9,9 @@ const BINDING_BYTES = 8;
 const MAC_BYTES = 16;
 
 /**
- * A cursor is base64url of `binding (8 bytes) | HMAC (16 bytes) | position as JSON`. The HMAC covers the owner. The binding is a hash
- * of the query (endpoint, sort, filters): it distinguishes a cursor of another query from a forged one.
+ * A cursor is base64url of `binding (8 bytes) | HMAC (16 bytes) | position as JSON`. The HMAC covers the owner. The
+ * binding is a hash of the query (endpoint, sort, filters): it distinguishes a cursor of another query from a forged
+ * one.
  */
 export class Cursors {
   private readonly key: KeyObject;

@@ -3,8 +3,8 @@ import { open } from 'node:fs/promises';
 import { dirname, resolve } from 'node:path';
 
 /**
- * Creates a directory and its missing parents. Returns the topmost directory that it created; undefined when the path exists.
- * Node's own `recursive` never returns where a file system answers ENOENT to mkdir, as /proc does.
+ * Creates a directory and its missing parents. Returns the topmost directory that it created; undefined when the path
+ * exists. Node's own `recursive` never returns where a file system answers ENOENT to mkdir, as /proc does.
  */
 export function makeDirectories(path: string, mode: number): string | undefined {
   const whole = resolve(path);
@@ -19,7 +19,10 @@ export function makeDirectories(path: string, mode: number): string | undefined 
   return above ?? whole;
 }
 
-/** Makes the names in a directory durable: files that were created, renamed or removed there stay so after a power failure. */
+/**
+ * Makes the names in a directory durable: files that were created, renamed or removed there stay so after a power
+ * failure.
+ */
 export async function syncDirectory(directory: string): Promise<void> {
   const handle = await open(directory, 'r');
   try {

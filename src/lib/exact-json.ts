@@ -15,27 +15,36 @@ export function exactInteger(value: bigint): Integer {
   return Number.isSafeInteger(number) ? number : value;
 }
 
-/** Precedes the digits of a number that passes through JSON.parse or JSON.stringify as a string. Senders cannot guess it. */
+/**
+ * Precedes the digits of a number that passes through JSON.parse or JSON.stringify as a string. Senders cannot guess
+ * it.
+ */
 const MARK = `${randomUUID()}:`;
 const MARKED_INTEGER = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
-/** A number that may be rounded has at least 16 digits. Before a colon it would be a key, which must not become valid. */
+/**
+ * A number that may be rounded has at least 16 digits. Before a colon it would be a key, which must not become valid.
+ */
 const LONG_NUMBER = /-?\d[\d.eE+-]{15,}(?!\s*:)/g;
 const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 /** A double holds every other number: it has at most 15 digits and no exponent, and is not -0. */
 const MAYBE_INEXACT = /(?=-?[\d.]*[eE]|-0|[-\d.]{16})-?\d[\d.eE+-]*/g;
 
 /**
- * JSON.parse, with integers beyond 2^53 - 1 as bigint. `parse` replaces JSON.parse: for untrusted text it bounds the depth.
+ * JSON.parse, with integers beyond 2^53 - 1 as bigint. `parse` replaces JSON.parse: for untrusted text it bounds the
+ * depth.
  *
- * JSON.parse does the work: a parser in JavaScript blocks the event loop (lossless-json: 9 s for a string of 16 MB). Node 20
- * does not pass the digits to a reviver.
+ * JSON.parse does the work: a parser in JavaScript blocks the event loop (lossless-json: 9 s for a string of 16 MB).
+ * Node 20 does not pass the digits to a reviver.
  */
 export function parseExact(text: string, parse: (text: string) => unknown = JSON.parse): unknown {
   const marked = /\d{16}/.test(text) ? markIntegers(text) : text;
   return marked === text ? parse(text) : fromMarks(parse(marked), BigInt);
 }
 
-/** `parseExact`, but rounds integers outside of every one of the keys: serializers of free-form objects accept no bigint. */
+/**
+ * `parseExact`, but rounds integers outside of every one of the keys: serializers of free-form objects accept no
+ * bigint.
+ */
 export function parseExactBelow(keys: readonly string[], text: string): unknown {
   const value = parseExact(text);
   return hasBigint(value) ? roundedOutside(keys, value) : value;
@@ -68,8 +77,8 @@ export class InexactNumber {
 }
 
 /**
- * JSON.parse, with an InexactNumber for each number that no double holds exactly; undefined when there is none. The text must
- * be JSON.
+ * JSON.parse, with an InexactNumber for each number that no double holds exactly; undefined when there is none. The
+ * text must be JSON.
  */
 export function parseInexact(text: string): unknown {
   const markInexact = (number: string) => (isExactDouble(number) ? number : `"${MARK}${number}"`);

@@ -1,6 +1,6 @@
 /**
- * A point in time: RFC 3339 text in UTC with six fractional digits (`2026-11-21T10:07:00.123456Z`), so that text order is time
- * order. A Date has only milliseconds.
+ * A point in time: RFC 3339 text in UTC with six fractional digits (`2026-11-21T10:07:00.123456Z`), so that text order
+ * is time order. A Date has only milliseconds.
  */
 export type Instant = string;
 
@@ -19,8 +19,9 @@ export const LAST_INSTANT: Instant = '9999-12-31T23:59:59.999999Z';
 const LATEST = BigInt(Date.parse('9999-12-31T23:59:59.999Z')) * 1000n + 999n;
 
 /**
- * Reads an RFC 3339 date-time with an offset; undefined for any other text. `round` applies to digits below the microsecond: 'down'
- * is right for an inclusive upper bound, 'up' for a lower one. A leap second is read as the next second, as in PostgreSQL.
+ * Reads an RFC 3339 date-time with an offset; undefined for any other text. `round` applies to digits below the
+ * microsecond: 'down' is right for an inclusive upper bound, 'up' for a lower one. A leap second is read as the next
+ * second, as in PostgreSQL.
  */
 export function parseInstant(text: string, round: 'down' | 'up' = 'down'): Instant | undefined {
   const plain = PLAIN.exec(text);

@@ -4,8 +4,9 @@ export type NumberedLine =
   { number: number; text: string } | { number: number; fault: 'too long' | 'not UTF-8' };
 
 /**
- * Splits a stream of UTF-8 into lines, numbered from 1. A line longer than `longest` bytes is not held in memory. The last line needs no
- * line break. A byte order mark at the start of any line is removed, because concatenated files contain them.
+ * Splits a stream of UTF-8 into lines, numbered from 1. A line longer than `longest` bytes is not held in memory. The
+ * last line needs no line break. A byte order mark at the start of any line is removed, because concatenated files
+ * contain them.
  */
 export async function* numberedLines(
   chunks: AsyncIterable<Uint8Array>,

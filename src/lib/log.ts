@@ -3,7 +3,10 @@ import { pino, type DestinationStream, type Logger } from 'pino';
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** Logs JSON lines. Messages are constant. Only the fields of errors below are logged, and of requests no headers, body or query. */
+/**
+ * Logs JSON lines. Messages are constant. Only the fields of errors below are logged, and of requests no headers, body
+ * or query.
+ */
 export function makeLog(level: LogLevel, destination: DestinationStream): Logger {
   return pino(
     { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, serializers: { err: describe } },
@@ -12,8 +15,8 @@ export function makeLog(level: LogLevel, destination: DestinationStream): Logger
 }
 
 /**
- * Writes the lines of one iteration of the event loop together, because the write is the most expensive part of a line. A process that is killed
- * loses only the lines of its last iteration, whose responses are lost too.
+ * Writes the lines of one iteration of the event loop together, because the write is the most expensive part of a line.
+ * A process that is killed loses only the lines of its last iteration, whose responses are lost too.
  */
 export function batchedByTurn(destination: DestinationStream): DestinationStream {
   let lines = '';
@@ -63,7 +66,8 @@ function redact(text: string): string {
   return (
     text
       .replace(/(sk[pst]_)[0-9A-Za-z]{8,}/g, '$1[redacted]')
-      // The name has no slash, and the password no "://": otherwise a long text of callers would be scanned again from each "postgres".
+      // The name has no slash, and the password no "://": otherwise a long text of callers would be scanned again from
+      // each "postgres".
       .replace(/(postgres(?:ql)?:\/\/[^:@\s/]+:)(?:(?!:\/\/)[^@\s])+@/g, '$1[redacted]@')
   );
 }

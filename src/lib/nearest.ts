@@ -4,9 +4,9 @@ import { distance } from 'fastest-levenshtein';
 const MAX_LENGTH = 100;
 
 /**
- * The known name of which `name` is probably a misspelling. A quarter of the letters may be wrong, or two in the wrong order. The
- * words around it may be missing: `memory` for `memory_mib`, `timeout` for `idle_timeout_secs`. Case and the plural are ignored. The
- * first of equally close names wins.
+ * The known name of which `name` is probably a misspelling. A quarter of the letters may be wrong, or two in the wrong
+ * order. The words around it may be missing: `memory` for `memory_mib`, `timeout` for `idle_timeout_secs`. Case and the
+ * plural are ignored. The first of equally close names wins.
  */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   if (name.length > MAX_LENGTH) return undefined;

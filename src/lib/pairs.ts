@@ -1,4 +1,7 @@
-/** Parses `name=value,name=value` with percent-encoded values, the form of lists in variables of OpenTelemetry. Undefined: it has another form. */
+/**
+ * Parses `name=value,name=value` with percent-encoded values, the form of lists in variables of OpenTelemetry.
+ * Undefined: it has another form.
+ */
 export function parsePairs(text: string): Record<string, string> | undefined {
   const pairs: [string, string][] = [];
   for (const part of text.split(',')) {

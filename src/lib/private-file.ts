@@ -5,9 +5,10 @@ import { makeDirectories, syncDirectorySync } from './directories.js';
 import { ExplainedError } from './explained-error.js';
 
 /**
- * Returns a getter of the parsed content of a file that only its owner may read. The first call creates a missing file with
- * the text of `make`; later calls parse the file again when it has changed. The getter throws ExplainedError when others may
- * read the file, and when it is gone after the first call: new keys would not open secrets of the previous ones.
+ * Returns a getter of the parsed content of a file that only its owner may read. The first call creates a missing file
+ * with the text of `make`; later calls parse the file again when it has changed. The getter throws ExplainedError when
+ * others may read the file, and when it is gone after the first call: new keys would not open secrets of the previous
+ * ones.
  */
 export function privateFile<T>(file: string, make: () => string, parse: (text: string) => T): () => T {
   let read: { version: string; parsed: T } | undefined;

@@ -5,7 +5,10 @@ interface Resource {
   close: () => Promise<unknown>;
 }
 
-/** Open resources, closed in the reverse order of their opening. A close that takes too long fails, and the next one begins. */
+/**
+ * Open resources, closed in the reverse order of their opening. A close that takes too long fails, and the next one
+ * begins.
+ */
 export class Resources {
   private opened: Resource[] = [];
 

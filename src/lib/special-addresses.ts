@@ -1,6 +1,6 @@
 /**
- * Sources: IANA's registries of special-purpose addresses, and the documentation of cloud providers for their metadata services.
- * `metadata` takes precedence over the range that contains it.
+ * Sources: IANA's registries of special-purpose addresses, and the documentation of cloud providers for their metadata
+ * services. `metadata` takes precedence over the range that contains it.
  */
 export const GROUPS = {
   loopback: { v4: ['127.0.0.0/8'], v6: ['::1/128'] },
@@ -35,8 +35,8 @@ const UNGROUPED = {
     '240.0.0.0/4', // reserved, and the broadcast address
   ],
   v6: [
-    // Only 2000::/3 is allocated. Outside are the unspecified address, IPv4-mapped addresses, NAT64 (64:ff9b::/96), discard
-    // (100::/64) and segment routing (5f00::/16).
+    // Only 2000::/3 is allocated. Outside are the unspecified address, IPv4-mapped addresses, NAT64 (64:ff9b::/96),
+    // discard (100::/64) and segment routing (5f00::/16).
     '::/3',
     '4000::/2',
     '8000::/1',

@@ -1,6 +1,6 @@
 /**
- * PostgreSQL stores neither U+0000 nor half of a surrogate pair. Returns the path, such as `a.b[2]`, of the first string or key that
- * contains one.
+ * PostgreSQL stores neither U+0000 nor half of a surrogate pair. Returns the path, such as `a.b[2]`, of the first
+ * string or key that contains one.
  */
 export function findUnstorable(value: unknown, path = ''): string | undefined {
   if (typeof value === 'string') return isStorable(value) ? undefined : path;

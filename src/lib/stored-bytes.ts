@@ -18,7 +18,10 @@ interface Count {
   measuredAt: number;
 }
 
-/** Bounds what the owners of items have in a store, whose sum takes time to read. An owner that stores little costs no reading. */
+/**
+ * Bounds what the owners of items have in a store, whose sum takes time to read. An owner that stores little costs no
+ * reading.
+ */
 export class StoredBytes {
   private readonly counts = new Map<string, Count>();
 

@@ -11,7 +11,10 @@ const LONGEST_TRACEPARENT = 256;
 const ZEROS = /^0+$/;
 const SAMPLED = 1;
 
-/** Undefined: the header does not follow W3C Trace Context. Several headers reach this function as one, which is malformed. */
+/**
+ * Undefined: the header does not follow W3C Trace Context. Several headers reach this function as one, which is
+ * malformed.
+ */
 export function parseTraceparent(header: unknown): TraceContext | undefined {
   if (typeof header !== 'string' || header.length > LONGEST_TRACEPARENT) return undefined;
   const [, version, traceId, spanId, flags, more] = TRACEPARENT.exec(header) ?? [];

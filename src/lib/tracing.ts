@@ -12,7 +12,10 @@ export interface Span {
   child(name: string, kind: SpanKind, attributes?: Attributes): Span;
   set(attributes: Attributes): void;
   rename(name: string): void;
-  /** `errorType`: a value of few, such as the code of an error. `failed`: whether the span counts as failed; default: with an error type. */
+  /**
+   * `errorType`: a value of few, such as the code of an error. `failed`: whether the span counts as failed; default:
+   * with an error type.
+   */
   end(errorType?: string | null, failed?: boolean): void;
 }
 

@@ -9,8 +9,8 @@ export function isUuid(text: string): boolean {
 }
 
 /**
- * A UUID of version 7. Those of a process strictly increase. The generator of the library would keep counting from the highest
- * time that it has seen, however long after the system clock was set back.
+ * A UUID of version 7. Those of a process strictly increase. The generator of the library would keep counting from the
+ * highest time that it has seen, however long after the system clock was set back.
  */
 export function newId(): string {
   const micros = microsOf(now());

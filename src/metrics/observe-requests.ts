@@ -8,7 +8,9 @@ import type { Library } from './library.js';
 /** The boundaries of the semantic conventions of OpenTelemetry. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
-/** Names and labels are those of the semantic conventions of OpenTelemetry for HTTP servers, as Prometheus writes them. */
+/**
+ * Names and labels are those of the semantic conventions of OpenTelemetry for HTTP servers, as Prometheus writes them.
+ */
 export function observeRequests({ Gauge, Histogram }: Library, registry: Registry): (app: App) => void {
   const registers = [registry];
   const durations = new Histogram({

@@ -9,8 +9,9 @@ export const ADDRESS_SETS = { special: SPECIAL, ...GROUPS };
 export type AddressSetName = keyof typeof ADDRESS_SETS;
 
 /**
- * A destination by addresses. Each address counts for one group: first for `host`, which only an engine knows, then for `metadata`,
- * then for the range that contains it. So "allow private" does not open a metadata service in a private range.
+ * A destination by addresses. Each address counts for one group: first for `host`, which only an engine knows, then for
+ * `metadata`, then for the range that contains it. So "allow private" does not open a metadata service in a private
+ * range.
  */
 export type Target =
   | { kind: 'any' }

@@ -3,7 +3,9 @@ import { GROUPS } from '../lib/special-addresses.js';
 import type { Rule } from './schema.js';
 import { isOnlyDns } from './traffic.js';
 
-/** Traffic to these groups may act with the rights of the machine, so an operator has to open them. DNS is always open. */
+/**
+ * Traffic to these groups may act with the rights of the machine, so an operator has to open them. DNS is always open.
+ */
 export const GUARDED_GROUPS = ['host', 'metadata'] as const;
 export type GuardedGroup = (typeof GUARDED_GROUPS)[number];
 
@@ -11,8 +13,8 @@ const METADATA = [...GROUPS.metadata.v4, ...GROUPS.metadata.v6];
 const PRIVATE = [...GROUPS.private.v4, ...GROUPS.private.v6];
 
 /**
- * The guarded group that a rule is to open, and the key of its destination that says so. A rule for addresses that the operator
- * blocks has no effect. A rule for more addresses, such as `any`, affects the others.
+ * The guarded group that a rule is to open, and the key of its destination that says so. A rule for addresses that the
+ * operator blocks has no effect. A rule for more addresses, such as `any`, affects the others.
  */
 export function guardedGroupOf(rule: Rule): { group: GuardedGroup; key: 'cidr' | 'group' } | undefined {
   const { direction, destination, action } = rule;

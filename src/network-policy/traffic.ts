@@ -17,8 +17,8 @@ export interface Traffic {
 }
 
 /**
- * The traffic that a rule matches, by its protocols and ports. A rule without either matches every protocol, and one with ports
- * alone matches those protocols that have ports.
+ * The traffic that a rule matches, by its protocols and ports. A rule without either matches every protocol, and one
+ * with ports alone matches those protocols that have ports.
  */
 export function trafficOf({ protocols = [], ports = [] }: Selection): Traffic | 'everything' {
   if (protocols.length === 0)

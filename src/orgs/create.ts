@@ -14,7 +14,10 @@ const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 const SLUG_LENGTH = { min: 2, max: 63 };
 const NAME_LENGTH = 200;
 
-/** Creates an organization, its host volume and its quotas without limits. Throws ExplainedError, which says what to change. */
+/**
+ * Creates an organization, its host volume and its quotas without limits. Throws ExplainedError, which says what to
+ * change.
+ */
 export async function createOrg(
   pool: Pool,
   { name, slug }: { name: string; slug: string },

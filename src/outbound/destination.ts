@@ -82,9 +82,10 @@ export interface Destination {
 }
 
 /**
- * Resolves and checks the host of a URL. Every attempt does so again, because the operator may have changed the policy. A name
- * is refused if any of its addresses is. The sender must connect to one of the returned addresses: a name whose records
- * change after the check (DNS rebinding) then gains nothing. Returns the first few. Throws DestinationRefused and NameNotResolved.
+ * Resolves and checks the host of a URL. Every attempt does so again, because the operator may have changed the policy.
+ * A name is refused if any of its addresses is. The sender must connect to one of the returned addresses: a name whose
+ * records change after the check (DNS rebinding) then gains nothing. Returns the first few. Throws DestinationRefused
+ * and NameNotResolved.
  */
 export async function findDestination(
   url: URL,

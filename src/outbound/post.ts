@@ -21,8 +21,8 @@ export interface Sender {
 }
 
 /**
- * Posts to an allowed address. The name is resolved once, and the connection uses the checked addresses. Redirects are not followed,
- * and no proxy is used. Rejects with an Error whose message may be shown to the owner of the webhook.
+ * Posts to an allowed address. The name is resolved once, and the connection uses the checked addresses. Redirects are
+ * not followed, and no proxy is used. Rejects with an Error whose message may be shown to the owner of the webhook.
  */
 export async function post(
   { reach, resolve, timeoutMs }: Sender,
@@ -32,8 +32,8 @@ export async function post(
   signal?: AbortSignal,
 ): Promise<Posted> {
   signal?.throwIfAborted();
-  // Not AbortSignal.any: on Node 20 the garbage collector drops a joined timeout, which then never fires. The signal of the
-  // service would also keep every posted body alive.
+  // Not AbortSignal.any: on Node 20 the garbage collector drops a joined timeout, which then never fires. The signal of
+  // the service would also keep every posted body alive.
   const over = new AbortController();
   const timer = setTimeout(() => over.abort(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
   const stop = () => over.abort(signal!.reason);

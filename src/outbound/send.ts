@@ -15,8 +15,8 @@ export interface Outgoing {
 }
 
 /**
- * Sends a request to the checked addresses of its host, and to no other. Resolves when the headers of the response have arrived.
- * Redirects are not followed, and no proxy is used.
+ * Sends a request to the checked addresses of its host, and to no other. Resolves when the headers of the response have
+ * arrived. Redirects are not followed, and no proxy is used.
  */
 export async function send(
   url: URL,

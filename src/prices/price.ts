@@ -46,7 +46,10 @@ export const UNITS: Record<Metric, bigint> = {
 /** The decimal places of a priced quantity. */
 export const QUANTITY_SCALE = 12;
 
-/** The quantity in units of the metric, rounded to `QUANTITY_SCALE` decimal places. The cost of a day is this times the price. */
+/**
+ * The quantity in units of the metric, rounded to `QUANTITY_SCALE` decimal places. The cost of a day is this times the
+ * price.
+ */
 export function pricedQuantity(metric: Metric, quantity: bigint): Decimal {
   const value = halfUp(quantity * 10n ** BigInt(QUANTITY_SCALE), UNITS[metric]);
   return { value, scale: QUANTITY_SCALE };

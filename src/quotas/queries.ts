@@ -39,8 +39,9 @@ export interface QuotaRow extends Limits, Counts {
 }
 
 /**
- * The first live row of the counts, if `condition` holds. Dead rows of earlier compactions are before it. This index scan marks them
- * dead in the index for later scans. The sum runs as a bitmap scan, which marks nothing and would visit every dead row.
+ * The first live row of the counts, if `condition` holds. Dead rows of earlier compactions are before it. This index
+ * scan marks them dead in the index for later scans. The sum runs as a bitmap scan, which marks nothing and would visit
+ * every dead row.
  */
 const firstRow = (condition: string) =>
   `(select id from sandbox_counts where org_id = $1 and (${condition}) order by id limit 1)`;
@@ -51,7 +52,10 @@ const COUNTED_LIMITS = [
   'max_concurrent_persistent_running',
 ] as const satisfies readonly Limit[];
 
-/** The limits and the committed counts. With `concerned`, counts are added up only if one of these is limited, else they are 0. */
+/**
+ * The limits and the committed counts. With `concerned`, counts are added up only if one of these is limited, else they
+ * are 0.
+ */
 export async function getQuotas(
   sql: Sql,
   orgId: string,
@@ -78,8 +82,8 @@ export async function getQuotas(
 export const COMPACT_BATCH = 1_000;
 
 /**
- * Adds a batch of count rows up to one; returns their number. If another transaction compacts, this one does nothing: concurrent
- * compactions would each scan the rows that the others have locked.
+ * Adds a batch of count rows up to one; returns their number. If another transaction compacts, this one does nothing:
+ * concurrent compactions would each scan the rows that the others have locked.
  */
 export async function compactCounts(sql: Sql, orgId: string): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(

@@ -27,12 +27,12 @@ interface Demand {
 }
 
 /**
- * Refuses a reservation that exceeds a quota, and sandboxes and starts while a disk is short. An accepted one remains valid
- * until the transaction ends, because the transaction holds an advisory lock on the quotas if a limit applies.
+ * Refuses a reservation that exceeds a quota, and sandboxes and starts while a disk is short. An accepted one remains
+ * valid until the transaction ends, because the transaction holds an advisory lock on the quotas if a limit applies.
  *
  * - The lock is exclusive close to a limit, so that concurrent requests see each other's counts.
- * - The lock is shared while there is room for one more reservation of every transaction that the database can run: their
- *   uncommitted counts fit in any case. A cap takes more than one unit, so it never shares.
+ * - The lock is shared while there is room for one more reservation of every transaction that the database can run:
+ *   their uncommitted counts fit in any case. A cap takes more than one unit, so it never shares.
  * - If the quotas were roomy lately, the shared lock is taken before the first read, which saves a second one.
  *
  * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.

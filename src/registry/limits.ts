@@ -26,9 +26,15 @@ export const SHARE_OF_ORG = 1 / 4;
 
 export const PULLS = { total: 16, each: 4 };
 export const WAITING_PULLS = { total: 1_000, each: 64 };
-/** An organization without a pull gets a place of the one with the most after this wait. The pull that loses it begins again. */
+/**
+ * An organization without a pull gets a place of the one with the most after this wait. The pull that loses it begins
+ * again.
+ */
 export const SHARE_AFTER_MS = 10 * SECOND_MS;
-/** While others wait, a pull is cut off when it takes longer for a part of this size. Each blob counts for some bytes more. */
+/**
+ * While others wait, a pull is cut off when it takes longer for a part of this size. Each blob counts for some bytes
+ * more.
+ */
 export const SLOW_PULL = { bytes: 4 * MIB, ms: MINUTE_MS, blobBytes: 256 * 1_024 };
 
 /** How long a proof of access is valid without another request to the registry. */

@@ -16,7 +16,9 @@ export class PullQueue {
   /** `timeoutMs`: for one pull, without its wait for a place. */
   constructor(private readonly timeoutMs: number) {}
 
-  /** A pull that loses its place to another organization begins again. Throws PullError, or the reason of the signal. */
+  /**
+   * A pull that loses its place to another organization begins again. Throws PullError, or the reason of the signal.
+   */
   async withSlot<T>(orgId: string, signal: AbortSignal, work: (pull: Pull) => Promise<T>): Promise<T> {
     for (;;) {
       const pull = new Pull(orgId, signal, this.timeoutMs);

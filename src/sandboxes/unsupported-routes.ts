@@ -19,8 +19,8 @@ const operationId = Type.Object({ id: Field(Uuid, 'The id of the operation.') })
 const page = Type.Object(PageQuery, { additionalProperties: false });
 
 /**
- * Routes of later clients for which the service has no operation. A 404 would read as a missing sandbox or snapshot, so they answer
- * with the codes that these clients show as unsupported.
+ * Routes of later clients for which the service has no operation. A 404 would read as a missing sandbox or snapshot, so
+ * they answer with the codes that these clients show as unsupported.
  */
 export function unsupportedRoutes(app: App): void {
   modificationRoutes(app);

@@ -78,8 +78,8 @@ function open(keyring: Keyring, row: SecretRow): string {
 }
 
 /**
- * A getter of the current keys. It throws ExplainedError when their file is missing and the installation has sealed secrets: a new
- * file would be in the place of the right one.
+ * A getter of the current keys. It throws ExplainedError when their file is missing and the installation has sealed
+ * secrets: a new file would be in the place of the right one.
  */
 export async function openKnownKeyring(sql: Sql, source: KeySource): Promise<() => Keyring> {
   if (!('file' in source) || existsSync(source.file)) return openKeyring(source);

@@ -1,4 +1,6 @@
-/** The abilities that engines differ in. Admission refuses a request that requires a missing one, and names the field. */
+/**
+ * The abilities that engines differ in. Admission refuses a request that requires a missing one, and names the field.
+ */
 export const CAPABILITIES = [
   'user_names',
   'image_entrypoint',

@@ -1,6 +1,9 @@
 import type { FastifyRequest } from 'fastify';
 
-/** The words of requests that answers of the contract write in another way: `Named` for `named`, `DiskImage` for `disk_image`. */
+/**
+ * The words of requests that answers of the contract write in another way: `Named` for `named`, `DiskImage` for
+ * `disk_image`.
+ */
 const WORDS: readonly [list: string, fields: readonly string[]][] = [
   ['mounts', ['type', 'format']],
   ['rlimits', ['resource']],

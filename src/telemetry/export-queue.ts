@@ -13,7 +13,10 @@ export interface ExportQueueOptions<Item> {
   onSent: (error: Error | undefined) => void;
 }
 
-/** Holds a bounded number of items, and sends them in batches, one at a time. A slow collector costs items, not memory or requests. */
+/**
+ * Holds a bounded number of items, and sends them in batches, one at a time. A slow collector costs items, not memory
+ * or requests.
+ */
 export class ExportQueue<Item> {
   private waiting: Item[] = [];
   private timer: NodeJS.Timeout | undefined;

@@ -32,8 +32,8 @@ export class Allowance {
 }
 
 /**
- * Decides by the standard samplers, with a limit for callers. A caller chooses the trace id and the flag, so both could make this
- * service sample every request. Beyond the limit a trace of a caller is not sampled.
+ * Decides by the standard samplers, with a limit for callers. A caller chooses the trace id and the flag, so both could
+ * make this service sample every request. Beyond the limit a trace of a caller is not sampled.
  */
 export class LimitedSampler implements Sampler {
   private readonly root: Sampler;

@@ -23,8 +23,8 @@ interface Share {
 }
 
 /**
- * Included hours of a month are used up day by day, in order. On the day on which they end, each resource gets the same share of
- * them. So a past day never changes, and neither a filter nor the window changes a row.
+ * Included hours of a month are used up day by day, in order. On the day on which they end, each resource gets the same
+ * share of them. So a past day never changes, and neither a filter nor the window changes a row.
  */
 export class Allowance {
   private readonly shares = new Map<string, Record<Metric, Share>>();

@@ -64,7 +64,10 @@ export async function* storageBreakdown(
   yield ']}';
 }
 
-/** Past days are read as stored; only open runs and cut days are summed. Stored rows before the first summed day need no merge. */
+/**
+ * Past days are read as stored; only open runs and cut days are summed. Stored rows before the first summed day need no
+ * merge.
+ */
 export async function* sandboxRows(
   tx: Transaction,
   filter: UsageFilter,
@@ -90,7 +93,10 @@ export async function* sandboxRows(
   yield* mergeRows(stored, summed.all, POSITIONS[format]);
 }
 
-/** Stored days without a merge. Without a filter, the database joins many lines to one row, which is faster (docs/decisions/0035-attempts-at-speed.md). */
+/**
+ * Stored days without a merge. Without a filter, the database joins many lines to one row, which is faster
+ * (docs/decisions/0035-attempts-at-speed.md).
+ */
 async function* storedLines(
   tx: Transaction,
   filter: UsageFilter,

@@ -42,7 +42,9 @@ export class FocusCharges {
     };
   }
 
-  /** `lines`: as the queries write them for `focus`. Yields few lines at once, so that other requests have their turns. */
+  /**
+   * `lines`: as the queries write them for `focus`. Yields few lines at once, so that other requests have their turns.
+   */
   *of(lines: readonly string[]): Generator<string> {
     const CHUNK = 200;
     for (let first = 0; first < lines.length; first += CHUNK) {

@@ -44,7 +44,9 @@ export function quantitiesOf(vcpu: string, memory: string, disk: string): Partia
   return { vcpu_hour: BigInt(vcpu), memory_gib_hour: BigInt(memory), disk_gib_hour: BigInt(disk) };
 }
 
-/** Rows by UTC day and values. The last row of a day is the usage with none of the keys: all usage less the labelled. */
+/**
+ * Rows by UTC day and values. The last row of a day is the usage with none of the keys: all usage less the labelled.
+ */
 export function labelRows(
   filter: UsageFilter,
   keys: readonly string[],

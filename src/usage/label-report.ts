@@ -24,7 +24,10 @@ export function checkLabelKeys(name: string, keys: readonly string[]): void {
     throw badParameter(name, `${name} names a label twice: name each label once`);
 }
 
-/** Compute and cost by UTC day and values of labels. Usage with none of the keys is separate, because a label may have any value. */
+/**
+ * Compute and cost by UTC day and values of labels. Usage with none of the keys is separate, because a label may have
+ * any value.
+ */
 export async function* labelBreakdown(
   tx: Transaction,
   { filter, keys, window, book }: LabelQuestion,

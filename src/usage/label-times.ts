@@ -6,8 +6,8 @@ import type { TimeRange } from './window.js';
 export const MOST_LABEL_KEYS = 4;
 
 /**
- * CTEs of the times at which sandboxes had each combination of values of the keys. A missing key has the value null. A combination
- * has at least one value. `selected`: intersected with the selected times.
+ * CTEs of the times at which sandboxes had each combination of values of the keys. A missing key has the value null. A
+ * combination has at least one value. `selected`: intersected with the selected times.
  */
 export function labelledSandboxes(
   c: Conditions,
@@ -35,7 +35,8 @@ function timesOfValues(c: Conditions, orgId: string, key: string): string {
 
 /**
  * Between two changes of any of the keys, each key has its latest value. The cost grows with the number of changes. A
- * join of the periods of each key would grow with the product of their numbers: 16 x 10^12 for 2,000 changes of four keys.
+ * join of the periods of each key would grow with the product of their numbers: 16 x 10^12 for 2,000 changes of four
+ * keys.
  */
 function timesOfCombinations(c: Conditions, orgId: string, keys: readonly string[]): string {
   const each = (column: (key: string, index: number) => string) => keys.map(column).join(', ');

@@ -9,7 +9,10 @@ import { now } from '../lib/instant.js';
 import { decimalText, METRICS, type PriceBook } from '../prices/price.js';
 import { listOrgIds } from './queries.js';
 
-/** Stores the hash of the price book of a service that starts. If it differs from the previous one, every organization gets an event. */
+/**
+ * Stores the hash of the price book of a service that starts. If it differs from the previous one, every organization
+ * gets an event.
+ */
 export async function recordPriceBook(pool: Pool, book: PriceBook | null): Promise<void> {
   const sha256 = book && hashOf(book);
   await inTransaction(pool, async (tx) => {

@@ -9,8 +9,8 @@ const LINES: Record<RowFormat, string> = {
 };
 
 /**
- * Accruals that overlap the window, cut to it. An accrual of this service covers at most 48 hours, so the query reads only those that
- * end soon after the window. Longer imported ones have an index of their own.
+ * Accruals that overlap the window, cut to it. An accrual of this service covers at most 48 hours, so the query reads
+ * only those that end soon after the window. Longer imported ones have an index of their own.
  */
 export const ACCRUALS_IN_WINDOW = `
   cut as (

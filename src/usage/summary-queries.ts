@@ -37,7 +37,9 @@ function computeCtes(c: Conditions, orgId: string, part: WindowPart): string {
        ${stored})`;
 }
 
-/** Compute by UTC day, from the daily totals. The cost depends on the number of days and open runs, not on closed runs. */
+/**
+ * Compute by UTC day, from the daily totals. The cost depends on the number of days and open runs, not on closed runs.
+ */
 export async function computeDays(
   sql: Sql,
   orgId: string,

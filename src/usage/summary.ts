@@ -40,8 +40,9 @@ export function readMonth(text: string | undefined, now: Instant): Period {
 }
 
 /**
- * The usage and the cost of a month. Every line is rounded, and the total is the sum of the rounded lines. The projection
- * extrapolates quantities, not amounts, because included quantities are used up first. Without a price book the cost is 0.
+ * The usage and the cost of a month. Every line is rounded, and the total is the sum of the rounded lines. The
+ * projection extrapolates quantities, not amounts, because included quantities are used up first. Without a price book
+ * the cost is 0.
  */
 export async function summarize(
   tx: Sql,

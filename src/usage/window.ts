@@ -49,7 +49,10 @@ export interface WindowPart extends TimeRange {
   edges: TimeRange[];
 }
 
-/** Splits the part of the window before `now` into parts of at most `days` UTC days. A day is whole if it is over by `now`. */
+/**
+ * Splits the part of the window before `now` into parts of at most `days` UTC days. A day is whole if it is over by
+ * `now`.
+ */
 export function splitWindow({ since, until, now }: Window, days: number): WindowPart[] {
   const begin = microsOf(since);
   const end = microsOf(until < now ? until : now);

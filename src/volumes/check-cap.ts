@@ -5,8 +5,9 @@ import { getLimits } from '../quotas/queries.js';
 import type { Runtime } from '../engine/runtime.js';
 
 /**
- * A storage limit of the organization requires a cap, because nothing else would enforce it. Without one, a cap is refused where the
- * runtime cannot hold sandboxes to it: no sandbox could mount the volume, and official clients cannot remove the cap.
+ * A storage limit of the organization requires a cap, because nothing else would enforce it. Without one, a cap is
+ * refused where the runtime cannot hold sandboxes to it: no sandbox could mount the volume, and official clients cannot
+ * remove the cap.
  */
 export async function checkCap(
   sql: Sql,

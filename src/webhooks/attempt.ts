@@ -33,8 +33,8 @@ interface Sent {
 }
 
 /**
- * Sends one delivery and stores the outcome. Undefined if the webhook was removed or disabled, or if another process took the
- * delivery over. Rejects if `signal` aborts. A test is sent to a disabled webhook too.
+ * Sends one delivery and stores the outcome. Undefined if the webhook was removed or disabled, or if another process
+ * took the delivery over. Rejects if `signal` aborts. A test is sent to a disabled webhook too.
  */
 export async function attempt(
   ctx: WebhookContext,

@@ -37,9 +37,9 @@ export function probeDelay(failures: number): number {
 }
 
 /**
- * Updates the circuit. Attempts that began before the last delay ended do not count. While the circuit is closed, only the first
- * attempt of a delivery counts: an event that the receiver cannot process fails every time. A successful test closes the
- * circuit, a failed one changes nothing.
+ * Updates the circuit. Attempts that began before the last delay ended do not count. While the circuit is closed, only
+ * the first attempt of a delivery counts: an event that the receiver cannot process fails every time. A successful test
+ * closes the circuit, a failed one changes nothing.
  */
 export async function recordOutcome(
   ctx: Pick<WebhookContext, 'settings'>,

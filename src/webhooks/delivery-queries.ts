@@ -83,9 +83,9 @@ export interface Claim {
 }
 
 /**
- * Claims due deliveries in the order of the log, refused ones last, if the webhook is active and its circuit allows it. A test is
- * not claimed unless it is redelivered. `leastTriedFirst`: for probes, so that events which the receiver cannot process do not keep
- * the circuit open.
+ * Claims due deliveries in the order of the log, refused ones last, if the webhook is active and its circuit allows it.
+ * A test is not claimed unless it is redelivered. `leastTriedFirst`: for probes, so that events which the receiver
+ * cannot process do not keep the circuit open.
  */
 export async function claimDue(
   sql: Sql,

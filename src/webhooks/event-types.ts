@@ -2,7 +2,10 @@ import { CATALOGUE } from '../audit/events/catalogue.js';
 import { explainUnknownType } from '../audit/list/known-event-types.js';
 import { ApiError } from '../http/errors.js';
 
-/** Refuses unknown event types, for which nothing would ever be sent. Imported events may have other types, but are not sent. */
+/**
+ * Refuses unknown event types, for which nothing would ever be sent. Imported events may have other types, but are not
+ * sent.
+ */
 export function checkTypes(eventTypes: readonly string[]): void {
   const refuse = (message: string) => new ApiError('invalid_request', message, { field: 'event_types' });
   const unknown = eventTypes

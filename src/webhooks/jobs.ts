@@ -34,9 +34,9 @@ const DELETE_BATCH = 2_000;
 type Served = Pick<WebhookRow, 'org_id' | 'id' | 'failures'>;
 
 /**
- * Sends the events of the log to webhooks. Any number of processes share the work, because a delivery is claimed by one of them.
- * A slow receiver delays no other: organizations have limited slots, and a webhook yields a slot it has had for long while others
- * wait.
+ * Sends the events of the log to webhooks. Any number of processes share the work, because a delivery is claimed by one
+ * of them. A slow receiver delays no other: organizations have limited slots, and a webhook yields a slot it has had
+ * for long while others wait.
  */
 export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   /** Each has a slot. */
@@ -79,7 +79,8 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
     }
     serving.delete(webhook.id);
     release();
-    // A webhook that has yielded its slot waits again. After a failure, such as missing keys, the next poll is soon enough.
+    // A webhook that has yielded its slot waits again. After a failure, such as missing keys, the next poll is soon
+    // enough.
     if (places.waits > 0 && !failed) loop.wake();
   }
 
@@ -161,7 +162,10 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   };
 }
 
-/** Fails tests of killed processes, and deletes expired secrets, old deliveries, and deleted webhooks with their deliveries. */
+/**
+ * Fails tests of killed processes, and deletes expired secrets, old deliveries, and deleted webhooks with their
+ * deliveries.
+ */
 export async function sweepDeliveries(ctx: Context, signal: AbortSignal): Promise<void> {
   const at = ctx.now();
   const { pool } = ctx;

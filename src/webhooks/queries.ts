@@ -46,8 +46,8 @@ function toRow({ key_id, sealed, old_key_ids, old_sealed, ...row }: RawRow): Web
 }
 
 /**
- * The webhook starts at the end of the log. `created_at` is never later than the database clock: a clock that is ahead would make
- * new events count as older than the webhook.
+ * The webhook starts at the end of the log. `created_at` is never later than the database clock: a clock that is ahead
+ * would make new events count as older than the webhook.
  */
 export async function insertWebhook(
   tx: Sql,
@@ -239,8 +239,8 @@ export async function closeCircuit(
 }
 
 /**
- * Returns the number of failures and the time of the first. Undefined if the failure does not count: the attempt is from before the
- * current delay, it is a retry while the circuit is closed, or the webhook is not active.
+ * Returns the number of failures and the time of the first. Undefined if the failure does not count: the attempt is
+ * from before the current delay, it is a retry while the circuit is closed, or the webhook is not active.
  */
 export async function countFailure(
   tx: Sql,

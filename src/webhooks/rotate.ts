@@ -12,8 +12,8 @@ import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 const MAX_REPLACED = 4;
 
 /**
- * Gives a webhook a new secret. Previous secrets sign too during the overlap, so that the receiver refuses nothing while it changes
- * over. A caller that lost the response can rotate again.
+ * Gives a webhook a new secret. Previous secrets sign too during the overlap, so that the receiver refuses nothing
+ * while it changes over. A caller that lost the response can rotate again.
  */
 export async function rotateSecret(
   ctx: WebhookContext,

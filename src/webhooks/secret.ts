@@ -36,8 +36,8 @@ export function signatures(
 }
 
 /**
- * The secrets that sign at this instant, newest first. Replaced secrets that cannot be opened are left out. Throws ExplainedError
- * if the newest secret cannot be opened.
+ * The secrets that sign at this instant, newest first. Replaced secrets that cannot be opened are left out. Throws
+ * ExplainedError if the newest secret cannot be opened.
  */
 export function signingSecrets(keyring: Keyring, webhook: WebhookRow, at: string): string[] {
   const { sealed } = webhook;

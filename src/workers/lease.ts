@@ -14,8 +14,8 @@ export class LeaseLostError extends Error {
 const MARGIN = 0.3;
 
 /**
- * An unbroken time of this process as the holder of the lease. It does not resume after its end, because another holder may
- * have acted since.
+ * An unbroken time of this process as the holder of the lease. It does not resume after its end, because another holder
+ * may have acted since.
  */
 export class Term {
   private readonly controller = new AbortController();
@@ -56,8 +56,9 @@ export class Term {
 }
 
 /**
- * The exclusive right to act on an engine. It expires unless renewed, and is fenced in two ways. The holder stops by its own
- * clocks, counted from before the renewal was sent. Its writes need its epoch, a fencing token that the next holder raises.
+ * The exclusive right to act on an engine. It expires unless renewed, and is fenced in two ways. The holder stops by
+ * its own clocks, counted from before the renewal was sent. Its writes need its epoch, a fencing token that the next
+ * holder raises.
  */
 export class WorkerLease {
   term: Term | undefined;

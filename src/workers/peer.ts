@@ -4,8 +4,8 @@ import { createSecureContext } from 'node:tls';
 import { networkPlace } from './process-identity.js';
 
 /**
- * `sharedKey`: the same in every process on the database. `advertised`: an address that every process can reach. `authorities`: of the
- * certificates of the others, in PEM.
+ * `sharedKey`: the same in every process on the database. `advertised`: an address that every process can reach.
+ * `authorities`: of the certificates of the others, in PEM.
  */
 export function makePeer(sharedKey: Buffer, advertised?: string, authorities?: string[]): Peer {
   const place = networkPlace();

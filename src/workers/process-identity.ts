@@ -3,8 +3,8 @@ import { hostname } from 'node:os';
 import { newId } from '../lib/uuid.js';
 
 /**
- * A unique name of a lease holder: machine boot, process-id namespace, process id and start time (proc(5)). Processes of the
- * same machine can tell that the holder has ended, so its lease need not expire. Without /proc they cannot.
+ * A unique name of a lease holder: machine boot, process-id namespace, process id and start time (proc(5)). Processes
+ * of the same machine can tell that the holder has ended, so its lease need not expire. Without /proc they cannot.
  */
 export function makeHolderName(): string {
   const place = placeOf();

@@ -52,7 +52,9 @@ export async function takeLease(
   return rows[0]?.epoch;
 }
 
-/** Ends the effect of a clock of the database that was set back: no lease lasts longer than `ttlMs`, so none ends later. */
+/**
+ * Ends the effect of a clock of the database that was set back: no lease lasts longer than `ttlMs`, so none ends later.
+ */
 export async function shortenLeases(sql: Sql, ttlMs: number): Promise<void> {
   await sql.query(
     `update workers set expires_at = clock_timestamp() + $1 * interval '1 millisecond'

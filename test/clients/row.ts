@@ -19,7 +19,9 @@ export type RuntimeName = (typeof RUNTIMES)[number];
 export interface Row extends Partial<Record<RuntimeName, Expected>> {
   /** `newest-cli`: the CLI of the Python package. */
   client: 'cli' | 'node' | 'python' | 'newest-cli';
-  /** The arguments of `msb`, divided by blanks outside single quotes, or the statements of a program that uses an SDK. */
+  /**
+   * The arguments of `msb`, divided by blanks outside single quotes, or the statements of a program that uses an SDK.
+   */
   run: string;
   /** The standard input of the CLI. */
   input?: string;

@@ -14,8 +14,8 @@ import {
 } from './row.js';
 
 /**
- * The behaviour of the official CLI and SDKs with this service, command by command. The tests beside this file run every row;
- * `npm run generate` writes the rows to docs/client-commands.md.
+ * The behaviour of the official CLI and SDKs with this service, command by command. The tests beside this file run
+ * every row; `npm run generate` writes the rows to docs/client-commands.md.
  */
 
 const LOCAL_ONLY = clientRefuses(

@@ -81,7 +81,10 @@ describeDocker('a sandbox', () => {
   });
 });
 
-/** Files and directories of each mount of a sandbox. Lower files of the image are the same file on the disk of the engine. */
+/**
+ * Files and directories of each mount of a sandbox. Lower files of the image are the same file on the disk of the
+ * engine.
+ */
 const PATHS = [
   '/',
   '/bin',

@@ -30,7 +30,9 @@ afterAll(async () => {
   rmSync(directory, { recursive: true });
 });
 
-/** How many times the service took the engine over. It reads the list then, also after a lease that was renewed late. */
+/**
+ * How many times the service took the engine over. It reads the list then, also after a lease that was renewed late.
+ */
 let takeOvers = 0;
 
 async function connect(instanceId: string): Promise<KubernetesRuntime> {

@@ -127,7 +127,8 @@ describeKubernetes('a network that enforces policies', () => {
     namespace = await openNamespace();
     agent = new PolicyAgent(namespace);
     for (const _ of [1, 2]) {
-      // A policy can take effect within a connection. The next Pod with its address resets it, which may be minutes later.
+      // A policy can take effect within a connection. The next Pod with its address resets it, which may be minutes
+      // later.
       const server = createServer((socket) => socket.on('error', () => socket.destroy()).end());
       await new Promise<void>((resolve) => server.listen(0, '0.0.0.0', resolve));
       servers.push(server);

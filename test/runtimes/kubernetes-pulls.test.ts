@@ -130,7 +130,8 @@ if (PARTS === undefined) {
     });
 
     test('is that of the next start after its tag moved, with an event, and with the credentials of the create', async () => {
-      // Names of this registry alone: nodes keep the images of earlier ones, and name an image by any of its repositories.
+      // Names of this registry alone: nodes keep the images of earlier ones, and name an image by any of its
+      // repositories.
       const older = (registry.image = await imageWith(`before ${registry.port}`)).digest;
       const named = { runtime: { cmd: ['sleep', '600'], entrypoint: [] } };
       const byDigest = { runtime: { cmd: ['wait'] } };

@@ -10,7 +10,10 @@ import type { Cluster } from '../../src/engines/kubernetes/client.js';
 /** A right as `<namespace> <group>/<resource> <verb>`. The namespace of an object without one is `*`. */
 export type Right = string;
 
-/** A proxy in front of the API server. It records the rights that requests need, and is reached with the token of an account. */
+/**
+ * A proxy in front of the API server. It records the rights that requests need, and is reached with the token of an
+ * account.
+ */
 export async function recordRights(cluster: Cluster, token: string) {
   const used = new Set<Right>();
   const refused: string[] = [];

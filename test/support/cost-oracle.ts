@@ -14,8 +14,8 @@ export interface Prices {
 }
 
 /**
- * An oracle: the cost by UTC day of a part of the usage, as quotients of whole numbers. Included hours are used up day by day. On
- * the day on which they end, all usage has the same share of them.
+ * An oracle: the cost by UTC day of a part of the usage, as quotients of whole numbers. Included hours are used up day
+ * by day. On the day on which they end, all usage has the same share of them.
  */
 export function exactCosts(
   all: UsedByDay,

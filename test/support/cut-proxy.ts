@@ -8,7 +8,10 @@ import {
   type Socket,
 } from 'node:net';
 
-/** Passes TCP connections on, until it is cut: then it keeps them open and carries nothing, as a network does that loses packets. */
+/**
+ * Passes TCP connections on, until it is cut: then it keeps them open and carries nothing, as a network does that loses
+ * packets.
+ */
 export class CutProxy {
   private readonly sockets = new Set<Socket>();
   private isCut = false;

@@ -75,7 +75,9 @@ async function whyNot(): Promise<string | undefined> {
     : `there is no ${BUSYBOX} (on Debian: apt-get install busybox-static)`;
 }
 
-/** An image that holds only busybox, without a command. It is made once, because other tests use it at the same time. */
+/**
+ * An image that holds only busybox, without a command. It is made once, because other tests use it at the same time.
+ */
 export function makeImage(socket = SOCKET): void {
   if (commentOfImage(socket) === CONTENT) return;
   makeBusybox(IMAGE, { socket, comment: CONTENT });
@@ -164,7 +166,10 @@ export async function agentFiles(sandboxId: string): Promise<string[]> {
   );
 }
 
-/** A file of a stopped container. An archive of one path would need the files of process 1, which exist only during a start. */
+/**
+ * A file of a stopped container. An archive of one path would need the files of process 1, which exist only during a
+ * start.
+ */
 export async function exportedFile(container: Docker.Container, path: string): Promise<string> {
   let text = '';
   const files = extract().on('entry', ({ name }, content, next) => {

@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, expect, vi } from 'vitest';
 import { forgetNames } from '../../src/db/prepared.js';
 
-/** Files whose tests wait for nothing but their own process and the database. Others of these folders are called slow. */
+/**
+ * Files whose tests wait for nothing but their own process and the database. Others of these folders are called slow.
+ */
 const QUICK = /\/test\/(unit|api)\/(?!.*\.slow\.test\.ts$)/;
 /**
- * The slowest of them takes 5 s when four files share two cores. With a load of 20, 30 s were too few for three of them. The time-out of
- * others is in vitest.config.ts.
+ * The slowest of them takes 5 s when four files share two cores. With a load of 20, 30 s were too few for three of
+ * them. The time-out of others is in vitest.config.ts.
  */
 const QUICK_TIMEOUT_MS = 60_000;
 

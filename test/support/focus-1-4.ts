@@ -1,6 +1,7 @@
 /**
- * Facts of the dataset "Cost and Usage" of FOCUS 1.4 (FinOps Open Cost and Usage Specification), for the columns that reports have.
- * Columns that the specification requires of every dataset are `mandatory`. The others depend on the provider.
+ * Facts of the dataset "Cost and Usage" of FOCUS 1.4 (FinOps Open Cost and Usage Specification), for the columns that
+ * reports have. Columns that the specification requires of every dataset are `mandatory`. The others depend on the
+ * provider.
  */
 export interface FocusColumnRule {
   level: 'mandatory' | 'conditional' | 'recommended';

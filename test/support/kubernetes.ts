@@ -16,8 +16,8 @@ export const NODE_IMAGE = 'busybox:local';
 const reason = await whyNot();
 
 /**
- * Tests against a real cluster. Without one they are skipped with the reason; with SANDKEEP_TEST_KUBERNETES=required they
- * fail.
+ * Tests against a real cluster. Without one they are skipped with the reason; with SANDKEEP_TEST_KUBERNETES=required
+ * they fail.
  */
 export const describeKubernetes =
   reason === undefined || process.env['SANDKEEP_TEST_KUBERNETES'] === 'required'

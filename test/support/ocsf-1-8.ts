@@ -1,6 +1,6 @@
 /**
- * Facts of OCSF 1.8.0 (Open Cybersecurity Schema Framework): attributes of the classes and objects that events have. Each attribute
- * is `name:type`; `!` marks a required one, `[]` a list. Attributes of profiles are left out.
+ * Facts of OCSF 1.8.0 (Open Cybersecurity Schema Framework): attributes of the classes and objects that events have.
+ * Each attribute is `name:type`; `!` marks a required one, `[]` a list. Attributes of profiles are left out.
  */
 const BASE =
   'activity_id:int! activity_name:text category_name:text category_uid:int! class_name:text class_uid:int! count:int ' +

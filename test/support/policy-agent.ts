@@ -12,9 +12,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Cluster } from '../../src/engines/kubernetes/client.js';
 
 /**
- * Enforces NetworkPolicies on this machine, as a network plugin does: by rules in the network of each Pod. It acts in the namespace of
- * a test and in those of organizations, whose names begin with it. For clusters without a plugin that enforces them. It needs root and
- * nftables, and finds a Pod by the host name of its process 1.
+ * Enforces NetworkPolicies on this machine, as a network plugin does: by rules in the network of each Pod. It acts in
+ * the namespace of a test and in those of organizations, whose names begin with it. For clusters without a plugin that
+ * enforces them. It needs root and nftables, and finds a Pod by the host name of its process 1.
  */
 export class PolicyAgent {
   private readonly applied = new Map<string, string>();

@@ -52,8 +52,8 @@ const MANIFEST = 'application/vnd.docker.distribution.manifest.v2+json';
 export const digestOf = (bytes: Buffer) => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
 /**
- * A registry that serves one image under any name (OCI distribution, pull only), by http on a loopback address. Its realm is
- * at `/token`.
+ * A registry that serves one image under any name (OCI distribution, pull only), by http on a loopback address. Its
+ * realm is at `/token`.
  */
 export async function serveRegistry(
   image: RemoteImage,

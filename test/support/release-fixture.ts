@@ -133,7 +133,9 @@ export async function writeRelease(version: string, service: TestService): Promi
   }
 }
 
-/** Inserts with the text of each value, which keeps JSON as it was written. Triggers and foreign keys are off meanwhile. */
+/**
+ * Inserts with the text of each value, which keeps JSON as it was written. Triggers and foreign keys are off meanwhile.
+ */
 async function dumpRows(pool: Pool): Promise<string> {
   const parts = ['set session_replication_role = replica;'];
   const months = await pool.query<{ month: string }>(

@@ -81,7 +81,8 @@ export async function momentOf(dataDir: string): Promise<Moment> {
       const time = await client.query<{ at: string }>(
         `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at`,
       );
-      // The time of a commit is set before others see the commit. A commit that is under way may lie before this moment.
+      // The time of a commit is set before others see the commit. A commit that is under way may lie before this
+      // moment.
       const committing = await client.query(
         'select 1 from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid()',
       );

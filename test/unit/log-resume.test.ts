@@ -95,7 +95,10 @@ function docker(below: (limit: number) => number): Read {
   };
 }
 
-/** The cluster omits parts of a line before `since`, whole seconds, and writes the time in front of the first part that is left. */
+/**
+ * The cluster omits parts of a line before `since`, whole seconds, and writes the time in front of the first part that
+ * is left.
+ */
 function kubernetes(below: (limit: number) => number): Read {
   return async (pieces, after) => {
     const since = ((after.stdout?.nanos ?? 0n) / 1_000_000_000n) * 1_000_000_000n;

@@ -269,7 +269,10 @@ class Model {
     }));
   }
 
-  /** One placement. Checks that it gives no more than there is, and that its result does not depend on the order of the queues. */
+  /**
+   * One placement. Checks that it gives no more than there is, and that its result does not depend on the order of the
+   * queues.
+   */
   pass(): Map<string, string> {
     const candidates = this.workers.map((each) => ({ ...each, free: this.free(each.id) }));
     const queues = this.queues();

@@ -16,8 +16,8 @@ interface NewEvents {
 }
 
 /**
- * Follows a stream of events. While `isHeld`, new events are only counted, so that nothing moves under the reader. `reload`: reads
- * the events between the list and the stream.
+ * Follows a stream of events. While `isHeld`, new events are only counted, so that nothing moves under the reader.
+ * `reload`: reads the events between the list and the stream.
  */
 export function useNewEvents(
   address: string | undefined,

@@ -19,8 +19,8 @@ const FIRST_DELAY_MS = 500;
 const LAST_DELAY_MS = 10_000;
 
 /**
- * Reads server-sent events and reconnects after the last id. `EventSource` cannot: it hides the status of a refusal, and it needs the
- * name of each event beforehand. Returns when the stream is refused for good, with the reason.
+ * Reads server-sent events and reconnects after the last id. `EventSource` cannot: it hides the status of a refusal,
+ * and it needs the name of each event beforehand. Returns when the stream is refused for good, with the reason.
  */
 export async function followStream(address: string, options: StreamOptions): Promise<Problem | undefined> {
   let lastId: string | undefined;

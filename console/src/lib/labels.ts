@@ -1,8 +1,8 @@
 type Pairs = readonly (readonly [key: string, value: string])[];
 
 /**
- * Pairs as people type them: `team=ml, env=prod`. A key or value with a comma is in quotes, `note="a, b"`, and a quote in it is
- * two. A part without `=` has an empty value.
+ * Pairs as people type them: `team=ml, env=prod`. A key or value with a comma is in quotes, `note="a, b"`, and a quote
+ * in it is two. A part without `=` has an empty value.
  */
 export function parsePairs(text: string): [string, string][] {
   const pairs: [string, string][] = [];

@@ -1,7 +1,8 @@
 /**
- * Lets a library style elements under a Content-Security-Policy without inline styles, until the result is called. Rules of new
- * `<style>` elements become constructed sheets, and the attribute `style` of new elements becomes properties. xterm writes both, and
- * its option `documentOverride` reaches only some of the places: its viewport and its rows take the global document.
+ * Lets a library style elements under a Content-Security-Policy without inline styles, until the result is called.
+ * Rules of new `<style>` elements become constructed sheets, and the attribute `style` of new elements becomes
+ * properties. xterm writes both, and its option `documentOverride` reaches only some of the places: its viewport and
+ * its rows take the global document.
  */
 export function styleByScript(document: Document): () => void {
   const sheets: CSSStyleSheet[] = [];

@@ -3,7 +3,10 @@ import { useSearchParams } from 'wouter-preact';
 export interface UrlState {
   get: (name: string) => string;
   all: (name: string) => string[];
-  /** Undefined, an empty text and an empty list remove the parameter. Any change but one of the cursor returns to the first page. */
+  /**
+   * Undefined, an empty text and an empty list remove the parameter. Any change but one of the cursor returns to the
+   * first page.
+   */
   set: (
     changes: Record<string, string | readonly string[] | undefined>,
     options?: { replace?: boolean },

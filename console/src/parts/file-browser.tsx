@@ -14,7 +14,10 @@ import { LongTable } from './long-table';
 import type { Column } from './table';
 import { Time } from './time';
 
-/** The files below `address`, which is the `/files` of a sandbox or of a volume. The folder is in the address of the page. */
+/**
+ * The files below `address`, which is the `/files` of a sandbox or of a volume. The folder is in the address of the
+ * page.
+ */
 export function FileBrowser({ address, first }: { address: string; first: string }) {
   const url = useUrlState();
   const folder = url.get('folder') || first;

@@ -7,7 +7,10 @@ const WIDTH_OF_DAY = 0.8;
 const MOST_PIXELS = 40;
 const HALF_DAY = 43_200;
 
-/** Draws the picture into `place` until the signal aborts. It follows the width of the page and the colours of the system. */
+/**
+ * Draws the picture into `place` until the signal aborts. It follows the width of the page and the colours of the
+ * system.
+ */
 export function drawChart(place: HTMLElement, data: ChartData, signal: AbortSignal): void {
   const dark = matchMedia('(prefers-color-scheme: dark)');
   let chart = draw(place, data);

@@ -1,4 +1,6 @@
-/** The canonical text of a JSON value (RFC 8785). Members with the value undefined are left out, as by JSON.stringify. */
+/**
+ * The canonical text of a JSON value (RFC 8785). Members with the value undefined are left out, as by JSON.stringify.
+ */
 export function canonicalJson(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item ?? null)).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);

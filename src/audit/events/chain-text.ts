@@ -45,7 +45,10 @@ export function genesisText(orgId: string): string {
   return `sandkeep event log 1\n${orgId}`;
 }
 
-/** Hashed between the previous link and the leaf. `unmarked` is covered, so that a forged event cannot become a marked one. */
+/**
+ * Hashed between the previous link and the leaf. `unmarked` is covered, so that a forged event cannot become a marked
+ * one.
+ */
 export function linkFacts({
   seq,
   occurred_at,

@@ -3,9 +3,9 @@ import { ApiError } from '../../http/errors.js';
 import type { EventTarget } from '../../db/write-batch.js';
 
 /**
- * The bytes of audit events that the requests of one organization may make, beyond the first bytes of each event. Events stay, and a
- * change of labels makes one of 32 KiB. Without the limit one organization wrote 1 MB of them a second on a busy machine with two
- * processors. A usual event has 500 bytes, and is never refused.
+ * The bytes of audit events that the requests of one organization may make, beyond the first bytes of each event.
+ * Events stay, and a change of labels makes one of 32 KiB. Without the limit one organization wrote 1 MB of them a
+ * second on a busy machine with two processors. A usual event has 500 bytes, and is never refused.
  */
 export const LONG_EVENTS = { freeBytes: 4 * 1024, maxBytes: 128 * 1024 ** 2, windowSecs: 3_600 };
 
@@ -17,7 +17,10 @@ export class LongEvents {
     this.counts = new WindowCounter(maxBytes, windowSecs * 1_000);
   }
 
-  /** Counts the events of a transaction before its commit. Throws `rate_limited` if the organization had used up its bytes. */
+  /**
+   * Counts the events of a transaction before its commit. Throws `rate_limited` if the organization had used up its
+   * bytes.
+   */
   count(orgId: string, { longEventBytes = 0 }: { longEventBytes?: number | undefined }): void {
     if (longEventBytes === 0) return;
     const { isExceeded, secsLeft } = this.counts.add(orgId, longEventBytes);

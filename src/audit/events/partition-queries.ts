@@ -2,7 +2,10 @@ import type { Sql } from '../../db/pool.js';
 import type { Transaction } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
 
-/** A reader of a snapshot calls it first: another transaction could drop a partition together with events of the snapshot. */
+/**
+ * A reader of a snapshot calls it first: another transaction could drop a partition together with events of the
+ * snapshot.
+ */
 export async function lockPartitions(tx: Transaction): Promise<void> {
   await tx.query('lock table only events in access share mode');
 }

@@ -31,7 +31,10 @@ export async function createPartitionsAhead({
   }
 }
 
-/** Creates partitions for staged events. Each has its own short transaction: that of the import would hold the locks to its end. */
+/**
+ * Creates partitions for staged events. Each has its own short transaction: that of the import would hold the locks to
+ * its end.
+ */
 export async function createPartitionsForImport(pool: Pool, staged: Sql): Promise<void> {
   for (const month of await stagedMonths(staged, MIN_PARTITION_EVENTS)) {
     await tryLocked(pool, (tx) => createPartition(tx, month));

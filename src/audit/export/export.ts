@@ -38,7 +38,10 @@ export interface StartedExport {
   end: Checkpoint | undefined;
 }
 
-/** Writes the audit event in its own transaction, before any entry is sent. `tx`: a read-only snapshot with locked partitions. */
+/**
+ * Writes the audit event in its own transaction, before any entry is sent. `tx`: a read-only snapshot with locked
+ * partitions.
+ */
 export async function startExport(
   pool: Pool,
   tx: Transaction,
@@ -64,7 +67,10 @@ export async function startExport(
 
 type OnEntries = (seq: number, count: number) => void;
 
-/** Only unfiltered NDJSON can be verified: links cover every entry. `onEntries`: gets the last `seq` and the size of each chunk. */
+/**
+ * Only unfiltered NDJSON can be verified: links cover every entry. `onEntries`: gets the last `seq` and the size of
+ * each chunk.
+ */
 export async function* exportText(
   tx: Transaction,
   started: StartedExport,

@@ -5,7 +5,10 @@ import { CATALOGUE } from '../events/catalogue.js';
 import { hasEventOfType, type EventFilter } from '../events/queries.js';
 import { readEventFilter, type FilterQuery } from './filter.js';
 
-/** Throws ApiError for an event type that neither the catalogue nor the organization has: a misspelt type would match nothing. */
+/**
+ * Throws ApiError for an event type that neither the catalogue nor the organization has: a misspelt type would match
+ * nothing.
+ */
 export async function readKnownFilter(sql: Sql, orgId: string, query: FilterQuery): Promise<EventFilter> {
   const filter = readEventFilter(query);
   const types = filter.columns.find(({ column }) => column === 'event_type');

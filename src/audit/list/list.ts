@@ -59,7 +59,8 @@ export async function listEvents(
   limit: number,
 ): Promise<{ rows: EventTextRow[]; pageSize: number }> {
   const request = { orgId, filter, before: before ?? sortKeyAfter(filter.until), count: limit + 1 };
-  // Lasting connections serve pages of all months too. A new connection plans the statement five times, each ten times as slow.
+  // Lasting connections serve pages of all months too. A new connection plans the statement five times, each ten times
+  // as slow.
   const sql = isShortRead(filter) ? ctx.reads : ctx.pool;
   const page = (await readNewest(sql, ctx.now(), request)) ?? (await readPage(sql, request));
   const rows = page.every(isWhole) ? page : await readPayloads(ctx.pool, request, page);

@@ -6,7 +6,10 @@ import { readTextRows, TEXT_COLUMNS, type EventTextRow } from './event-text.js';
 import type { MonthWindow } from './month-window.js';
 import type { PageRequest } from './page-queries.js';
 
-/** Payloads after MAX_PAYLOAD_BYTES are null, except the first. Those longer than that as stored are not decompressed to measure them. */
+/**
+ * Payloads after MAX_PAYLOAD_BYTES are null, except the first. Those longer than that as stored are not decompressed to
+ * measure them.
+ */
 export function readLongPage(
   sql: Sql,
   { orgId, filter, before, count }: PageRequest,

@@ -165,7 +165,10 @@ function mergeText(scan: Scan, column: FilterColumn, values: string): string {
      limit ${scan.limit}`;
 }
 
-/** No later month has events. It compares the newest row: for `exists` the planner expects a match soon, and scans everything when there is none. */
+/**
+ * No later month has events. It compares the newest row: for `exists` the planner expects a match soon, and scans
+ * everything when there is none.
+ */
 function noneAfter(months: MonthWindow, org: string): string {
   const isOlder = (table: string, column: string) => `coalesce(
       (select ${column} from ${table} where org_id = ${org} order by ${column} desc limit 1) < '${months.to}', true)`;

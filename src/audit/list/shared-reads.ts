@@ -44,15 +44,18 @@ export interface LogPlace {
 }
 
 /**
- * Reads the event log for streams, in turns of their organization. Streams of an organization with the same filter, format and position
- * share its latest read.
+ * Reads the event log for streams, in turns of their organization. Streams of an organization with the same filter,
+ * format and position share its latest read.
  */
 export class SharedReads {
   private readonly latest = new Map<string, KnownRead>();
 
   constructor(private readonly read = readMessages) {}
 
-  /** The read has begun at `notBefore` or later, by `performance.now()`. Throws ApiError when the organization is not admitted. */
+  /**
+   * The read has begun at `notBefore` or later, by `performance.now()`. Throws ApiError when the organization is not
+   * admitted.
+   */
   async next(
     ctx: Context,
     admission: RequestAdmission,

@@ -17,7 +17,10 @@ const POLL_MS = 1_000;
 /** The time in which a stream sends a piece, also without one. */
 const SEND_MS = 0.3;
 
-/** Default position: the end of the log, or with `since` the first event that passes. Any process of the service accepts the `id`. */
+/**
+ * Default position: the end of the log, or with `since` the first event that passes. Any process of the service accepts
+ * the `id`.
+ */
 export async function stream(
   ctx: Context,
   limit: StreamLimit,

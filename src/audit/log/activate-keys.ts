@@ -28,7 +28,10 @@ export async function activateKeys(
   activeKeys.activate(keys);
 }
 
-/** Inserts the current key into `event_keys`: a sealer takes events marked with any other key for forged. Throws BrokenLog. */
+/**
+ * Inserts the current key into `event_keys`: a sealer takes events marked with any other key for forged. Throws
+ * BrokenLog.
+ */
 export async function registerKey(pool: Pool, keys: EventKeys, at: Instant): Promise<void> {
   if ((await registeredKeyIds(pool)).includes(keys.current.id)) return requireKnownKeys(pool, keys);
   await inTransaction(pool, async (tx) => {

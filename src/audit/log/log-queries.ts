@@ -5,7 +5,10 @@ import { MAX_PAYLOAD_BYTES, payloadLength } from '../events/payload-length.js';
 import { addFilter, type EventFilter } from '../events/queries.js';
 import type { LogEntry } from './log-entry.js';
 
-/** An entry, and the columns of its event that filters compare. Null: retention dropped the event, or the filter excludes it. */
+/**
+ * An entry, and the columns of its event that filters compare. Null: retention dropped the event, or the filter
+ * excludes it.
+ */
 export interface StoredEntry extends LogEntry {
   event: StoredEvent | null;
 }
@@ -21,7 +24,10 @@ export interface LogRange {
 
 export type During = Pick<EventFilter, 'since' | 'until'>;
 
-/** Returns fewer than `limit` entries when payloads are long. The first may be later than `afterSeq + 1`: retention drops old entries. */
+/**
+ * Returns fewer than `limit` entries when payloads are long. The first may be later than `afterSeq + 1`: retention
+ * drops old entries.
+ */
 export async function readLog(
   sql: Sql,
   orgId: string,
@@ -104,7 +110,10 @@ export async function readEndSeq(sql: Sql, orgId: string): Promise<number> {
   return rows.at(0)?.seq ?? 0;
 }
 
-/** The first and the last entry with an event of this time. Takes about a second for some million entries of the range or the time. */
+/**
+ * The first and the last entry with an event of this time. Takes about a second for some million entries of the range
+ * or the time.
+ */
 export async function findSpan(
   sql: Sql,
   orgId: string,

@@ -12,7 +12,10 @@ import {
 import { isRetentionTrusted, signRetention } from './retention-signature.js';
 import { keysSince } from './signed-text.js';
 
-/** Keeps holders of the old key from forging these records. Untrusted ones stay, for verification. The caller signs the head. */
+/**
+ * Keeps holders of the old key from forging these records. Untrusted ones stay, for verification. The caller signs the
+ * head.
+ */
 export async function reSignRetention(
   tx: Sql,
   keys: EventKeys,

@@ -2,7 +2,10 @@ import type { Instant } from '../../lib/instant.js';
 import { type EventKeys, type PublicKey } from '../events/event-keys.js';
 import { isSignedBy } from './signing-key.js';
 
-/** How long the events of an organization are kept. The signature prevents a deletion of events by a change of the table. */
+/**
+ * How long the events of an organization are kept. The signature prevents a deletion of events by a change of the
+ * table.
+ */
 export interface SignedRetention {
   org_id: string;
   retention_months: number | null;

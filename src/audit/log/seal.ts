@@ -32,8 +32,8 @@ export interface SealFailure {
 }
 
 /**
- * Appends committed events to the logs. Writers leave events in a queue and never wait for the sealer; one process at a time seals an
- * organization. Returns the logs that cannot be appended to. Throws BrokenLog when no log can.
+ * Appends committed events to the logs. Writers leave events in a queue and never wait for the sealer; one process at a
+ * time seals an organization. Returns the logs that cannot be appended to. Throws BrokenLog when no log can.
  */
 export async function sealEvents(ctx: SealContext, signal: AbortSignal): Promise<SealFailure[]> {
   await activateKeys(ctx, ctx.eventKeys(), ctx.now());
@@ -79,7 +79,10 @@ async function sealBatch(
   return left;
 }
 
-/** Seals all committed events of an organization. Returns the new head. The caller holds the lock of the head. Throws BrokenLog. */
+/**
+ * Seals all committed events of an organization. Returns the new head. The caller holds the lock of the head. Throws
+ * BrokenLog.
+ */
 export async function sealQueue(
   ctx: SealContext,
   tx: EventSql,

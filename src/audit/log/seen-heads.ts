@@ -11,7 +11,9 @@ export function seenHeadsFile({ dataDir }: { dataDir: string }): string {
   return join(dataDir, 'event-heads');
 }
 
-/** The last seen head of each organization's log. Throws ExplainedError for a damaged file; a missing file has no heads. */
+/**
+ * The last seen head of each organization's log. Throws ExplainedError for a damaged file; a missing file has no heads.
+ */
 export function readSeenHeads(file: string): Map<string, LogPosition> {
   const heads = new Map<string, LogPosition>();
   if (!existsSync(file)) return heads;
@@ -28,7 +30,10 @@ export function readSeenHeads(file: string): Map<string, LogPosition> {
   return heads;
 }
 
-/** Outside the database: they reveal a database that was set back to an earlier state. Processes with one data directory share the file. */
+/**
+ * Outside the database: they reveal a database that was set back to an earlier state. Processes with one data directory
+ * share the file.
+ */
 export class SeenHeads {
   private readonly heads: Map<string, LogPosition>;
   private readonly unwritten = new Set<string>();
@@ -60,7 +65,10 @@ export class SeenHeads {
     await writeFileAtomically(this.file, lines.join(''), { replace: true });
   }
 
-  /** A head counts as written only when a later read finds it: another process may have replaced the file with its older heads. */
+  /**
+   * A head counts as written only when a later read finds it: another process may have replaced the file with its older
+   * heads.
+   */
   private mergeFile(): void {
     for (const [orgId, written] of readSeenHeads(this.file)) {
       const known = this.heads.get(orgId);

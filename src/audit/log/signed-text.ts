@@ -59,7 +59,10 @@ export interface SignatureFault {
   sentence: string;
 }
 
-/** `headKey`: the id of the key that signed the head. A rotation signs everything again, so later signatures of older keys are forged. */
+/**
+ * `headKey`: the id of the key that signed the head. A rotation signs everything again, so later signatures of older
+ * keys are forged.
+ */
 export function findSignatureFault<K extends { id: string }>(
   checkpoint: SignedCheckpoint | SignedDrop,
   trusted: readonly K[],

@@ -20,7 +20,9 @@ import { KEY, requireKeyText } from './signed-text.js';
 
 /** A retired key: its public half, and for a time its mark key. */
 const RETIRED = /^public ([A-Za-z0-9+/]{43}=)(?: marked ([A-Za-z0-9+/]{43}=) until (\S+))?$/;
-/** How long marks of the previous key are valid, in milliseconds: every process must load the new key within this time. */
+/**
+ * How long marks of the previous key are valid, in milliseconds: every process must load the new key within this time.
+ */
 const MARK_GRACE_MS = 7 * 86_400_000;
 const MARK_BYTES = 16;
 /** The DER prefixes of the 32 bytes of a key (RFC 8410). */
@@ -44,7 +46,10 @@ export function eventKeySourceOf({
   return eventKeys === undefined ? { file: eventKeysFile } : { keys: eventKeys };
 }
 
-/** Returns a function that loads the current keys. Throws ExplainedError when they are not valid, or others may read the file. */
+/**
+ * Returns a function that loads the current keys. Throws ExplainedError when they are not valid, or others may read the
+ * file.
+ */
 export function openEventKeys(source: EventKeySource): () => EventKeys {
   if ('file' in source) {
     return privateFile(source.file, makeKeyLine, (text) => parseKeys(text, source.file));

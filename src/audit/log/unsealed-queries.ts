@@ -20,13 +20,19 @@ export async function orgsWithUnsealed(sql: Sql): Promise<string[]> {
 /** `place`: the number in the queue. */
 export type UnsealedEvent = EventContent & { place: number; leaf: Buffer | null; mark: Buffer | null };
 
-/** Both ends inclusive. Batches do not start at the oldest place: old snapshots keep dead rows of sealed events in the index. */
+/**
+ * Both ends inclusive. Batches do not start at the oldest place: old snapshots keep dead rows of sealed events in the
+ * index.
+ */
 export interface QueueRange {
   from: number;
   upTo: number;
 }
 
-/** Default range: the queue now. `left`: the next range. `whole`: return the content of every event, not only of those without a leaf. */
+/**
+ * Default range: the queue now. `left`: the next range. `whole`: return the content of every event, not only of those
+ * without a leaf.
+ */
 export async function readUnsealed(
   tx: Sql,
   orgId: string,
@@ -37,7 +43,8 @@ export async function readUnsealed(
   if (!bounds) return { events: [], left: undefined };
   const { first, last, low, high } = bounds;
   const { from: lowest, upTo } = range ?? { from: low, upTo: high };
-  // Time bounds limit the partitions that PostgreSQL opens. Whole months also cover events queued between the two queries.
+  // Time bounds limit the partitions that PostgreSQL opens. Whole months also cover events queued between the two
+  // queries.
   const [from, to] = [startOfMonth(first), monthAfter(startOfMonth(last))];
   // A queued event that was deleted from `events` stays in the queue, where verification finds it.
   const { rows } = await tx.query<UnsealedEvent & { fits: boolean } & Record<string, unknown>>(

@@ -8,7 +8,10 @@ import type { SealContext } from './seal-context.js';
 /** The log must not be appended to: a new signature would make the manipulated tables valid. */
 export class BrokenLog extends Error {}
 
-/** Throws BrokenLog when another process uses unknown keys: each of the two would take the events of the other for forged. */
+/**
+ * Throws BrokenLog when another process uses unknown keys: each of the two would take the events of the other for
+ * forged.
+ */
 export async function requireKnownKeys(sql: Sql, keys: EventKeys): Promise<void> {
   const unknown = await unknownKeyIds(sql, keys.known);
   if (unknown.length === 0) return;
@@ -24,7 +27,10 @@ export async function requireNewestKey(sql: Sql, { current }: EventKeys): Promis
   );
 }
 
-/** Throws BrokenLog unless the signature, the tables and the heads that this machine has seen agree. The caller holds the lock. */
+/**
+ * Throws BrokenLog unless the signature, the tables and the heads that this machine has seen agree. The caller holds
+ * the lock.
+ */
 export async function verifyHead(ctx: SealContext, tx: Sql, orgId: string, head: ChainHead): Promise<void> {
   const last = await lastRecordedPosition(tx, orgId);
   const { seq, link, at, marked_from, key_id, signature } = head;

@@ -70,7 +70,10 @@ const MEDIUM = { severity: 3 } as const;
 /** An imported event can have any type. */
 export const UNKNOWN_TYPE = entity(0);
 
-/** A request that is carried out later has an activity of its own, so that the numbers of the classes count each change once. */
+/**
+ * A request that is carried out later has an activity of its own, so that the numbers of the classes count each change
+ * once.
+ */
 export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   org_created: entity(1),
   history_imported: entity('Import'),

@@ -6,7 +6,10 @@ import { BrokenLog } from '../log/verify-head.js';
 
 const BATCH = 5_000;
 
-/** The last entry of those with only earlier events. Throws BrokenLog: the new base must not hide removed entries or changed times. */
+/**
+ * The last entry of those with only earlier events. Throws BrokenLog: the new base must not hide removed entries or
+ * changed times.
+ */
 export async function findLastDue(
   tx: Sql,
   orgId: string,

@@ -8,7 +8,10 @@ import { getRetention, updateRetention } from '../log/retention-queries.js';
 import { isRetentionTrusted, signRetention } from '../log/retention-signature.js';
 import type { SealContext } from '../log/seal-context.js';
 
-/** `months`: whole months after that of the event; null: for ever. Throws ExplainedError without event keys, which sign the number. */
+/**
+ * `months`: whole months after that of the event; null: for ever. Throws ExplainedError without event keys, which sign
+ * the number.
+ */
 export async function setRetention(
   { pool, activeKeys }: Pick<SealContext, 'pool' | 'activeKeys'>,
   orgId: string,

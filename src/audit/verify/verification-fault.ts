@@ -1,4 +1,7 @@
-/** `altered`: the schema differs from the migrations. `unknown_key`: a key that is not trusted signed the log. `unsealed`: events wait too long for the sealer. */
+/**
+ * `altered`: the schema differs from the migrations. `unknown_key`: a key that is not trusted signed the log.
+ * `unsealed`: events wait too long for the sealer.
+ */
 export type FaultKind = 'tampered' | 'altered' | 'unknown_key' | 'unsealed';
 
 export interface FaultPlace {

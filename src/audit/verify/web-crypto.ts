@@ -33,8 +33,8 @@ export async function readWebKeys(text: string): Promise<WebKey[]> {
 }
 
 /**
- * The results of WebCrypto, which has no synchronous functions: `prepare` computes them for a batch of lines at once. The link of
- * an entry is computed from the recorded previous link, which the verifier has compared by then.
+ * The results of WebCrypto, which has no synchronous functions: `prepare` computes them for a batch of lines at once.
+ * The link of an entry is computed from the recorded previous link, which the verifier has compared by then.
  */
 export class WebCrypto implements LogCrypto {
   private previous: Uint8Array = new Uint8Array();

@@ -21,8 +21,8 @@ export interface Load {
 }
 
 /**
- * Loads a copy into an empty database, in one transaction: a killed process leaves the database empty. The schema is first that
- * of the copy; the migrations since then follow with the rows in place.
+ * Loads a copy into an empty database, in one transaction: a killed process leaves the database empty. The schema is
+ * first that of the copy; the migrations since then follow with the rows in place.
  */
 export async function loadDatabase(pool: Pool, load: Load): Promise<Map<string, number>> {
   const { description } = load;

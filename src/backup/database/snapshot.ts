@@ -20,8 +20,8 @@ export interface Snapshot {
 class TablesChanged extends Error {}
 
 /**
- * Runs `work` in one read-only snapshot of every table. The tables are locked against changes of their form and against dropped
- * partitions, but not against writes.
+ * Runs `work` in one read-only snapshot of every table. The tables are locked against changes of their form and against
+ * dropped partitions, but not against writes.
  */
 export async function inSnapshot<T>(pool: Pool, work: (snapshot: Snapshot) => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt += 1) {

@@ -4,7 +4,10 @@ import { lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import { ExplainedError } from '../../lib/explained-error.js';
 
-/** GNU tar reads and writes a tree that others change, without following links, with holes, owners and extended attributes. */
+/**
+ * GNU tar reads and writes a tree that others change, without following links, with holes, owners and extended
+ * attributes.
+ */
 
 const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin' };
 const SHARED = ['--sparse', '--numeric-owner', '--xattrs', '--xattrs-include=*', '--quoting-style=escape'];
@@ -64,9 +67,9 @@ export function packTree(directory: string, name: string, leftOut: readonly stri
 }
 
 /**
- * Extracts the tree `name`, and nothing else of the content, into a directory that only this process uses. tar takes no name out of
- * the directory: it drops leading slashes, refuses "..", and creates links that could lead out after everything else. It follows
- * links that are there before, so the tree must not exist. Throws ExplainedError.
+ * Extracts the tree `name`, and nothing else of the content, into a directory that only this process uses. tar takes no
+ * name out of the directory: it drops leading slashes, refuses "..", and creates links that could lead out after
+ * everything else. It follows links that are there before, so the tree must not exist. Throws ExplainedError.
  */
 export async function unpackTree(
   directory: string,
@@ -78,7 +81,8 @@ export async function unpackTree(
     throw new ExplainedError(`${tree} cannot be restored: it exists`);
   const owners = process.getuid?.() === 0 ? ['--same-owner'] : ['--no-same-owner'];
   const options = ['--preserve-permissions', '--delay-directory-restore', ...owners];
-  // Without the name, a changed archive could bring files beside the tree, such as keys or a configuration of the service.
+  // Without the name, a changed archive could bring files beside the tree, such as keys or a configuration of the
+  // service.
   const child = spawn(
     'tar',
     ['--extract', ...SHARED, ...options, '--file=-', `--directory=${directory}`, '--', name],
@@ -88,7 +92,8 @@ export async function unpackTree(
     },
   );
   const ended = endOf(child);
-  // tar stops at the end of its archive. Unless it failed, the rest is read all the same: the parts that follow come from one source.
+  // tar stops at the end of its archive. Unless it failed, the rest is read all the same: the parts that follow come
+  // from one source.
   child.stdin.on('error', () => undefined);
   try {
     for await (const chunk of content) {

@@ -14,8 +14,8 @@ export interface Replay {
 }
 
 /**
- * Chooses the newest complete base copy that ended before `time`; without a time the newest one. Throws ExplainedError when the
- * archive has no log for that moment, as far as its names show.
+ * Chooses the newest complete base copy that ended before `time`; without a time the newest one. Throws ExplainedError
+ * when the archive has no log for that moment, as far as its names show.
  */
 export function chooseReplay(path: string, time: Instant | undefined): Replay {
   if (time !== undefined && time > now()) {

@@ -25,7 +25,10 @@ export interface Keeping {
 const CHECK_EVERY_MS = 10_000;
 const LONGEST_BACKOFF_MS = 60_000;
 
-/** Makes base copies, and removes old ones with the log that only they need. A failure is logged, and stops nothing else. */
+/**
+ * Makes base copies, and removes old ones with the log that only they need. A failure is logged, and stops nothing
+ * else.
+ */
 export function keepWalArchive(ctx: WorkerContext, keeping: Keeping): Loop {
   return startLoop((signal) => keepOnce(ctx, keeping, signal), {
     intervalMs: CHECK_EVERY_MS,
@@ -63,8 +66,8 @@ function isDue(root: string, everyMs: number): boolean {
 }
 
 /**
- * Copies changed key files. The rows of an earlier moment may need a secret key that was dropped since, so secret keys add up. A file
- * of event keys has all that its predecessors verified.
+ * Copies changed key files. The rows of an earlier moment may need a secret key that was dropped since, so secret keys
+ * add up. A file of event keys has all that its predecessors verified.
  */
 function keepKeys(root: string, places: Places): void {
   for (const file of keyFilesOf(places)) {

@@ -37,8 +37,9 @@ export interface RestoredMoment {
 }
 
 /**
- * Restores the embedded database of an archive as it was at a moment, into an empty place. As for a backup, a mark keeps services
- * away until the end of `work`. The event heads are left out: the log of the moment is shorter than theirs.
+ * Restores the embedded database of an archive as it was at a moment, into an empty place. As for a backup, a mark
+ * keeps services away until the end of `work`. The event heads are left out: the log of the moment is shorter than
+ * theirs.
  */
 export async function restoreToTime<T>(
   options: TimeRestoreOptions,

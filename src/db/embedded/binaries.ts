@@ -43,7 +43,9 @@ export function binariesIn(root: string): Binaries {
   return { root, initdb: join(root, 'bin', 'initdb'), postgres: join(root, 'bin', 'postgres') };
 }
 
-/** npm archives have no symbolic links. The install script of the package makes them; npm may be told to skip scripts. */
+/**
+ * npm archives have no symbolic links. The install script of the package makes them; npm may be told to skip scripts.
+ */
 function completeSymlinks(root: string): void {
   const list = JSON.parse(readFileSync(join(root, 'pg-symlinks.json'), 'utf8')) as {
     source: string;

@@ -26,8 +26,8 @@ export function openDataDirectory(path: string): DataDirectory {
     if (statSync(path, { throwIfNoEntry: false })?.isFile()) throw new Error('it is a file');
     const made = makeDirectories(path, 0o711);
     root = realpathSync(path);
-    // Other users may traverse a new folder, whatever the umask: PostgreSQL may run as one. An existing folder keeps its
-    // mode.
+    // Other users may traverse a new folder, whatever the umask: PostgreSQL may run as one. An existing folder keeps
+    // its mode.
     if (made !== undefined) chmodSync(root, 0o711);
     accessSync(root, constants.R_OK | constants.X_OK);
     checkWritable(root);

@@ -17,8 +17,8 @@ export interface Owner {
 }
 
 /**
- * A claim is a listening unix socket, `claim.<pid>.<random>`. It ends with its process, however that ends, and containers
- * that share the directory see it. Connecting succeeds while the process is busy or hangs.
+ * A claim is a listening unix socket, `claim.<pid>.<random>`. It ends with its process, however that ends, and
+ * containers that share the directory see it. Connecting succeeds while the process is busy or hangs.
  */
 const PREFIX = 'claim.';
 const YIELD_MS = 50;

@@ -27,8 +27,9 @@ export function readPidFile(directory: DataDirectory): { pid: number; status: st
 /**
  * Stops the server of a killed predecessor, or removes its files. Only the owner of the directory may call it.
  *
- * With a stale pid file PostgreSQL refuses to start when another process, or a zombie, has the pid. So the test does not
- * trust the pid: no process of the cluster lives, and its socket refuses connections, which also covers other containers.
+ * With a stale pid file PostgreSQL refuses to start when another process, or a zombie, has the pid. So the test does
+ * not trust the pid: no process of the cluster lives, and its socket refuses connections, which also covers other
+ * containers.
  */
 export async function clearPredecessor(directory: DataDirectory): Promise<'none' | 'stopped' | 'stale'> {
   const file = readPidFile(directory);
@@ -84,9 +85,9 @@ function processesOf(cluster: string): number[] {
 }
 
 /**
- * True for a live process of the cluster. The command lines of the postmaster and of its shells name the cluster, and every
- * user may read them. The postmaster's children have it as their working directory. A root without CAP_SYS_PTRACE cannot
- * read that, but PostgreSQL refuses to start beside such a child.
+ * True for a live process of the cluster. The command lines of the postmaster and of its shells name the cluster, and
+ * every user may read them. The postmaster's children have it as their working directory. A root without CAP_SYS_PTRACE
+ * cannot read that, but PostgreSQL refuses to start beside such a child.
  */
 function isOf(cluster: string, pid: number): boolean {
   try {
@@ -102,7 +103,9 @@ function isOf(cluster: string, pid: number): boolean {
   }
 }
 
-/** True in a PID namespace below this one. To read the command line waits for a lock that a hostile sandbox can hold. */
+/**
+ * True in a PID namespace below this one. To read the command line waits for a lock that a hostile sandbox can hold.
+ */
 function isInsideContainer(pid: number): boolean {
   return /^NSpid:\t\d+\t/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
 }

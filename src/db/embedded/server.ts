@@ -17,7 +17,10 @@ const run = promisify(execFile);
 const MAJOR = '18';
 const STOP_TIMEOUT_MS = 60_000;
 
-/** The other settings are PostgreSQL's defaults, with full durability. The small ones save nine idle processes and 10 MB. */
+/**
+ * The other settings are PostgreSQL's defaults, with full durability. The small ones save nine idle processes and 10
+ * MB.
+ */
 const SETTINGS = {
   listen_addresses: '',
   unix_socket_permissions: '0700',

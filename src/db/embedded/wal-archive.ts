@@ -32,8 +32,8 @@ export const baseOf = (root: string) => join(root, 'base');
 export const keysOf = (root: string) => join(root, 'keys');
 
 /**
- * Begins an archive in `path`, continues the one that was begun there, or ends it for null. An archive that is away, such as on
- * a disk that is not mounted, stops no start. Throws ExplainedError for a directory in which none can begin.
+ * Begins an archive in `path`, continues the one that was begun there, or ends it for null. An archive that is away,
+ * such as on a disk that is not mounted, stops no start. Throws ExplainedError for a directory in which none can begin.
  */
 export function useWalArchive(directory: DataDirectory, path: string | null): void {
   if (path === null) return rmSync(fileOf(directory), { force: true });
@@ -112,7 +112,9 @@ function quoted(path: string): string {
   return `'${path.replaceAll("'", `'\\''`).replaceAll('%', '%%')}'`;
 }
 
-/** The age of the oldest segment that waits for the archive, in seconds. 0: none does. Infinity: they cannot be listed. */
+/**
+ * The age of the oldest segment that waits for the archive, in seconds. 0: none does. Infinity: they cannot be listed.
+ */
 export function walWaitingSecs({ cluster }: DataDirectory): number {
   const status = join(cluster, 'pg_wal', 'archive_status');
   try {

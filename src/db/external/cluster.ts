@@ -44,7 +44,10 @@ export class Cluster {
     if (this.hosts.length === 1) [this.current] = this.hosts;
   }
 
-  /** Keeps the latest timeline in a file, so that a restart does not forget it. Throws ExplainedError for a damaged file. */
+  /**
+   * Keeps the latest timeline in a file, so that a restart does not forget it. Throws ExplainedError for a damaged
+   * file.
+   */
   keepIn(file: string): void {
     if (this.file !== undefined) return;
     this.file = file;
@@ -220,7 +223,10 @@ export function aim(client: pg.Client, { host, port }: Host): void {
 
 const clusters = new Map<string, Cluster>();
 
-/** The cluster is the process's: its connections must agree on the primary. Throws ExplainedError for a URL that cannot be read. */
+/**
+ * The cluster is the process's: its connections must agree on the primary. Throws ExplainedError for a URL that cannot
+ * be read.
+ */
 export function clusterOf(url: string): Cluster {
   let cluster = clusters.get(url);
   if (!cluster) clusters.set(url, (cluster = new Cluster(url)));

@@ -20,8 +20,8 @@ const SHAPE = /^(postgres(?:ql)?:\/\/)([^/?#]*)([^?#]*)(?:\?([^#]*))?$/;
 const ACCEPTED_ATTRS = new Set(['read-write', 'primary']);
 
 /**
- * Reads a URL with one host or several, as libpq does: in the place of the host, or as lists in the parameters `host` and `port`.
- * Throws ExplainedError. The URL holds a password, so no message and no `cause` repeats it.
+ * Reads a URL with one host or several, as libpq does: in the place of the host, or as lists in the parameters `host`
+ * and `port`. Throws ExplainedError. The URL holds a password, so no message and no `cause` repeats it.
  */
 export function parseHosts(url: string): ServerList {
   const [, scheme, authority, path, query = ''] = SHAPE.exec(url) ?? [];

@@ -16,8 +16,8 @@ const ADMISSION_MS = 10_000;
 const CANCELED = '57014';
 
 /**
- * A connection to the primary of an external database. `connect` resolves when the server has shown that it is the primary.
- * The connection breaks when the cluster finds another primary, or when the server answers nothing.
+ * A connection to the primary of an external database. `connect` resolves when the server has shown that it is the
+ * primary. The connection breaks when the cluster finds another primary, or when the server answers nothing.
  */
 export class PrimaryClient extends pg.Client {
   private readonly cluster: Cluster;

@@ -12,8 +12,8 @@ export interface ServerState {
 }
 
 /**
- * The timeline is that of the log position. The control file has the new one only after the first checkpoint that follows a
- * promotion.
+ * The timeline is that of the log position. The control file has the new one only after the first checkpoint that
+ * follows a promotion.
  */
 const WHOLE = `
   select pg_backend_pid() as pid, pg_is_in_recovery() or current_setting('transaction_read_only') = 'on' as read_only,

@@ -37,7 +37,9 @@ interface Track {
   disk: { bytes: number | null; nextAt: number };
 }
 
-/** The use of the running sandboxes of an engine, in memory. Only the process that has the lease on the engine samples. */
+/**
+ * The use of the running sandboxes of an engine, in memory. Only the process that has the lease on the engine samples.
+ */
 export class UseSampler {
   readonly totals;
   private readonly tracks = new Map<string, Track>();

@@ -29,8 +29,8 @@ export interface Use {
 }
 
 /**
- * Samples are a second apart. An engine may measure at moments of its own, in whole seconds. The first sample of a run can then be as old
- * as the run. Without this bound the work of the start counts as thousands of percent.
+ * Samples are a second apart. An engine may measure at moments of its own, in whole seconds. The first sample of a run
+ * can then be as old as the run. Without this bound the work of the start counts as thousands of percent.
  */
 const SHORTEST_MS = 500;
 

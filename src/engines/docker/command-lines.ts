@@ -3,8 +3,8 @@ import { Buffer } from 'node:buffer';
 import { readCommandLine, RECORD_BYTES, type CommandState } from '../../guest/command-end.js';
 
 /**
- * Reads the record of process 1 of a container in /proc of this machine. Undefined when the engine has other processes than
- * this machine shows, or the container runs under a kernel of its own.
+ * Reads the record of process 1 of a container in /proc of this machine. Undefined when the engine has other processes
+ * than this machine shows, or the container runs under a kernel of its own.
  */
 export async function readHostRecord(containerId: string, pid: number): Promise<CommandState | undefined> {
   try {

@@ -12,8 +12,8 @@ export function nameOfNew({ name, sandboxId }: Run): string {
 }
 
 /**
- * For a run other than that of the labels. A container can change its name, not its labels, so the name gets the run and the start
- * time before that run.
+ * For a run other than that of the labels. A container can change its name, not its labels, so the name gets the run
+ * and the start time before that run.
  */
 export function nameOfNext(run: Run, startedAt: Instant | null): string {
   return `${nameOfNew(run)}.${run.runId.replaceAll('-', '')}.${baselineOf(startedAt)}`;

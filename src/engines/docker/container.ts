@@ -28,7 +28,9 @@ const USER_LABEL = 'dev.sandkeep.label.';
 const MIB = 1024 * 1024;
 export const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 
-/** A service of the machine has 1024, so eight CPUs of sandboxes weigh as much as the database where they are siblings. */
+/**
+ * A service of the machine has 1024, so eight CPUs of sandboxes weigh as much as the database where they are siblings.
+ */
 const SHARES_PER_VCPU = 128;
 /** The kernel's lower bound. */
 const SMALLEST_SHARES = 2;

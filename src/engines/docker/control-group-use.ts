@@ -5,9 +5,9 @@ import type { Activity } from '../../engine/runtime.js';
 const ROOT = '/sys/fs/cgroup';
 
 /**
- * The use of a container, from the files of its control groups and its network. That takes half a millisecond. The engine takes
- * a second.
- * Undefined where this process cannot see them: the engine is elsewhere, or has another namespace of processes.
+ * The use of a container, from the files of its control groups and its network. That takes half a millisecond. The
+ * engine takes a second. Undefined where this process cannot see them: the engine is elsewhere, or has another
+ * namespace of processes.
  */
 export async function readControlGroups(containerId: string, pid: number): Promise<Activity | undefined> {
   if (pid === 0) return undefined;

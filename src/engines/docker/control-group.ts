@@ -12,10 +12,10 @@ export const WEIGHT = { shares: 256, weight: 25 };
 const INITIAL_NAMESPACE = 'cgroup:[4026531835]';
 
 /**
- * Makes the control group in which all sandboxes of the machine share one weight of the CPU, however many they are. Without it, an
- * engine that manages its groups itself gives all containers together the weight of one process of the machine. With that weight the
- * main thread of the service waited up to 400 ms for a CPU. Undefined: the engine chooses the group. With systemd each container is a
- * sibling of the services of the machine, and its own weight is enough.
+ * Makes the control group in which all sandboxes of the machine share one weight of the CPU, however many they are.
+ * Without it, an engine that manages its groups itself gives all containers together the weight of one process of the
+ * machine. With that weight the main thread of the service waited up to 400 ms for a CPU. Undefined: the engine chooses
+ * the group. With systemd each container is a sibling of the services of the machine, and its own weight is enough.
  */
 export function openControlGroup(info: EngineInfo): string | undefined {
   const { CgroupDriver, CgroupVersion, KernelVersion } = info;

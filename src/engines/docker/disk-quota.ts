@@ -16,7 +16,10 @@ export interface StorageInfo {
   DriverStatus: [key: string, value: string][] | null;
 }
 
-/** Probes the quota by a container from an empty image. Undefined: the engine bounds the disks of containers; otherwise the reason. */
+/**
+ * Probes the quota by a container from an empty image. Undefined: the engine bounds the disks of containers; otherwise
+ * the reason.
+ */
 export async function explainNoDiskQuota(
   docker: Docker,
   { Driver, DriverStatus }: StorageInfo,

@@ -4,7 +4,9 @@ import { basename, dirname, join } from 'node:path';
 /** MiB a second that a sandbox writes to a disk. A write-ahead log on the same disk waits for what others flush. */
 export const DISK_WRITES = { default: 64, most: 1_000_000 };
 
-/** The disks below the file systems of the paths, such as `/dev/sda`. Without those that have no device on this machine. */
+/**
+ * The disks below the file systems of the paths, such as `/dev/sda`. Without those that have no device on this machine.
+ */
 export function disksOf(paths: readonly string[]): string[] {
   return [...new Set(paths.flatMap((path) => diskOf(path) ?? []))];
 }

@@ -5,8 +5,8 @@ const HEADER = 8;
 const STDOUT = 1;
 
 /**
- * The standard input and output of an exec, over the connection that the engine has hijacked. The engine frames output: a byte for
- * the stream, three zeros, and a length (u32, big-endian). The error output is dropped.
+ * The standard input and output of an exec, over the connection that the engine has hijacked. The engine frames output:
+ * a byte for the stream, three zeros, and a length (u32, big-endian). The error output is dropped.
  */
 export function attachedStream(connection: Duplex): Duplex {
   const header = Buffer.alloc(HEADER);

@@ -12,8 +12,9 @@ export const docker = defineEngine({
   hasVolumeDirectories: true,
   remedy: ': start it, name its socket with --docker-socket, or use --runtime simulated',
   /**
-   * The engine must see the mounts of the service, so the service stays in the mount namespace of the machine: ProtectSystem,
-   * PrivateTmp and the like are left out. Mounts and namespaces of networks need SYS_ADMIN and NET_ADMIN.
+   * The engine must see the mounts of the service, so the service stays in the mount namespace of the machine:
+   * ProtectSystem, PrivateTmp and the like are left out. Mounts and namespaces of networks need SYS_ADMIN and
+   * NET_ADMIN.
    */
   unitRights: {
     lines: `CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL

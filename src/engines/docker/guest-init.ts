@@ -19,8 +19,8 @@ export const INIT_LABEL = 'dev.sandkeep.init';
 const ATTEMPTS = 3;
 
 /**
- * Process 1 of every container, from `guest/init/main.c`. Sandboxes cannot change it: they have files of their own, mounted read-only. Where the
- * engine does not see mounts of the service, they share a read-only volume.
+ * Process 1 of every container, from `guest/init/main.c`. Sandboxes cannot change it: they have files of their own,
+ * mounted read-only. Where the engine does not see mounts of the service, they share a read-only volume.
  */
 export class GuestInit {
   readonly image: string;

@@ -8,7 +8,10 @@ const HEADER_BYTES = 8;
 export const FRAME_BYTES = 64 * 1024;
 const SPACE = 0x20;
 
-/** Demultiplexes the engine's log stream. A chunk is parsed while its lines are read, which must be before the next chunk. */
+/**
+ * Demultiplexes the engine's log stream. A chunk is parsed while its lines are read, which must be before the next
+ * chunk.
+ */
 export async function* readLogStream(
   chunks: AsyncIterable<Buffer>,
   query: LogQuery,
@@ -17,7 +20,10 @@ export async function* readLogStream(
   for await (const chunk of chunks) yield frames.linesOf(chunk);
 }
 
-/** Frames have an eight-byte header: the stream, three zeros and a length (u32, big-endian). Then come a time, a space and text. */
+/**
+ * Frames have an eight-byte header: the stream, three zeros and a length (u32, big-endian). Then come a time, a space
+ * and text.
+ */
 class LogFrames {
   private readonly texts: { stdout: LogText; stderr: LogText };
   private incomplete: Buffer = Buffer.alloc(0);

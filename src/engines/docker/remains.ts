@@ -18,7 +18,9 @@ interface RemovableObjects {
   networks: EngineObject[];
   volumes: EngineObject[];
   images: EngineObject[];
-  /** Pulled images bear no mark of an installation. They stay while the engine has containers of another installation. */
+  /**
+   * Pulled images bear no mark of an installation. They stay while the engine has containers of another installation.
+   */
   pulledImages: EngineObject[];
 }
 

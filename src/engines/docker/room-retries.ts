@@ -12,8 +12,8 @@ interface Attempt {
 }
 
 /**
- * Delays the next attempts of starts for which the engine had no room: each one makes and removes objects of the engine, and a thousand
- * may wait. A freed place ends the delays.
+ * Delays the next attempts of starts for which the engine had no room: each one makes and removes objects of the
+ * engine, and a thousand may wait. A freed place ends the delays.
  */
 export class RoomRetries {
   private readonly attempts = new Map<string, Attempt>();

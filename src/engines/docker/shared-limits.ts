@@ -1,6 +1,9 @@
 import { readFileSync } from 'node:fs';
 
-/** The kernel counts these for the user or the machine, so one sandbox can take all. Above `least`, its memory ends first. */
+/**
+ * The kernel counts these for the user or the machine, so one sandbox can take all. Above `least`, its memory ends
+ * first.
+ */
 const SHARED = [
   { name: 'fs.inotify.max_user_instances', least: 1_048_576 },
   { name: 'kernel.pty.max', least: 1_048_576 },

@@ -7,8 +7,8 @@ export interface Unanswered {
 }
 
 /**
- * The sandboxes whose container the engine does not answer for, and since when. The engine has a lock for each container: a call that
- * hangs holds up the later ones of its container, and no other.
+ * The sandboxes whose container the engine does not answer for, and since when. The engine has a lock for each
+ * container: a call that hangs holds up the later ones of its container, and no other.
  */
 export class UnansweredCalls {
   private readonly first = new Map<string, { call: string; since: number; open: number }>();

@@ -123,7 +123,10 @@ function containerIdOf({ status }: V1Pod): string | undefined {
 
 const answersOf = new WeakMap<Cluster, Map<string, { text: Promise<string | undefined>; until: number }>>();
 
-/** Undefined when the kubelet does not answer. The callers of some seconds share an answer, which has all Pods of the node. */
+/**
+ * Undefined when the kubelet does not answer. The callers of some seconds share an answer, which has all Pods of the
+ * node.
+ */
 async function readProxied(cluster: Cluster, node: string, path: string): Promise<string | undefined> {
   const answers =
     answersOf.get(cluster) ?? new Map<string, { text: Promise<string | undefined>; until: number }>();

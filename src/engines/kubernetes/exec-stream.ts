@@ -17,13 +17,16 @@ const LONGEST_OPENING = 1_024;
 
 export interface ExecStream {
   stream: Duplex;
-  /** The begin of the output, and the words of the cluster for the end: some engines give the reason of a failed start as output. */
+  /**
+   * The begin of the output, and the words of the cluster for the end: some engines give the reason of a failed start
+   * as output.
+   */
   opening: () => string;
 }
 
 /**
- * The standard input and output of a command that an exec of the cluster starts in a Pod. The first byte of each message names the
- * stream.
+ * The standard input and output of a command that an exec of the cluster starts in a Pod. The first byte of each
+ * message names the stream.
  */
 export async function execStream(
   { config, server }: Cluster,

@@ -39,8 +39,8 @@ async function startAgent(
 }
 
 /**
- * An exec of the cluster begins in the working directory of the container and has no field for another. A directory of the sandbox is
- * entered by the agent instead, but that of an image is known to its node only.
+ * An exec of the cluster begins in the working directory of the container and has no field for another. A directory of
+ * the sandbox is entered by the agent instead, but that of an image is known to its node only.
  */
 function explained(opening: string, cause: unknown): unknown {
   if (!/\bchdir to cwd\b/.test(opening)) return cause;

@@ -6,8 +6,8 @@ import { CONTAINER } from './names.js';
 const IMAGE_ID = /^(?:[a-z-]+:\/\/)?(?:([^@]+)@)?(sha256:[0-9a-f]{64})$/;
 
 /**
- * The digest of the image of a run, as its registry names it. A node that has an image from several repositories names any of them,
- * and the digests of others may differ: those are undefined.
+ * The digest of the image of a run, as its registry names it. A node that has an image from several repositories names
+ * any of them, and the digests of others may differ: those are undefined.
  */
 export function imageDigestOf({ spec, status }: V1Pod): string | undefined {
   const image = parseImageReference(spec?.containers?.find(({ name }) => name === CONTAINER)?.image ?? '');

@@ -18,7 +18,8 @@ import type { RunSpec } from '../../spec/run-spec.js';
 interface KnownImage {
   entrypoint: string[];
   /**
-   * With the digest of the tag, also for an index: the nodes choose their platform, and name all Pods of an image by one digest.
+   * With the digest of the tag, also for an index: the nodes choose their platform, and name all Pods of an image by
+   * one digest.
    */
   name: string;
 }
@@ -41,8 +42,8 @@ export class ImageEntrypoints {
   ) {}
 
   /**
-   * The specification with the entrypoint of its image, and with the image by the digest that has this entrypoint. Asks the registry
-   * only for a `cmd` without an entrypoint. Throws StartRefusedError, or the reason of the signal.
+   * The specification with the entrypoint of its image, and with the image by the digest that has this entrypoint. Asks
+   * the registry only for a `cmd` without an entrypoint. Throws StartRefusedError, or the reason of the signal.
    */
   async complete(run: Run, signal: AbortSignal): Promise<RunSpec> {
     const { spec } = run;

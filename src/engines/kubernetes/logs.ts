@@ -11,8 +11,8 @@ const LINE_BREAK = 0x0a;
 const LONGEST_PART = 64 * 1024;
 
 /**
- * Follows the log of a Pod until its container ends. The cluster has one stream with the lines of both outputs, so every line
- * counts as standard output.
+ * Follows the log of a Pod until its container ends. The cluster has one stream with the lines of both outputs, so
+ * every line counts as standard output.
  */
 export async function* followLog(
   { library, config }: Cluster,
@@ -94,7 +94,9 @@ class LogLines {
   }
 }
 
-/** A node writes its own errors into the answer, such as "failed to try resolving symlinks", and the log ends with them. */
+/**
+ * A node writes its own errors into the answer, such as "failed to try resolving symlinks", and the log ends with them.
+ */
 function timeOf(data: Buffer, at: number, end: number): string {
   const ts = data.toString('latin1', at, end);
   if (TIME.test(ts)) return ts;

@@ -181,7 +181,9 @@ export class Namespaces {
       .catch(ignoreStatus(CONFLICT));
   }
 
-  /** The quota of the cluster counts a Pod until it has ended, and that of the service only until its stop is wanted. */
+  /**
+   * The quota of the cluster counts a Pod until it has ended, and that of the service only until its stop is wanted.
+   */
   private async limit(namespace: string, mostRuns: number | null): Promise<void> {
     const { core } = this.cluster;
     const spec = mostRuns === null ? {} : { hard: { pods: String(mostRuns) } };

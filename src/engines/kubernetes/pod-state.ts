@@ -9,7 +9,10 @@ export type PodState =
   | { kind: 'pending'; noRoom: string | null }
   /** It will not start, or only after a change outside. */
   | { kind: 'failing'; message: string }
-  /** It has ended, and never started, or its node has removed the record of its containers: with `failure`, and the time before it. */
+  /**
+   * It has ended, and never started, or its node has removed the record of its containers: with `failure`, and the time
+   * before it.
+   */
   | { kind: 'dead'; message: string | null; failure: RunFailure | null; finishedAt: Instant | null }
   /** Its command waits for the files of the request. */
   | { kind: 'unpopulated' }
@@ -100,7 +103,10 @@ function lastReportOf({ metadata }: V1Pod): Instant | null {
   return times.findLast((time) => time !== undefined) ?? null;
 }
 
-/** The cluster records whole seconds. A start counts from the end of its second, so that no run is billed longer than it was. */
+/**
+ * The cluster records whole seconds. A start counts from the end of its second, so that no run is billed longer than it
+ * was.
+ */
 function startOf(container: V1ContainerStatus | undefined): Instant | undefined {
   const { running, terminated } = container?.state ?? {};
   const recorded = instantOf(running?.startedAt ?? terminated?.startedAt);
@@ -108,8 +114,8 @@ function startOf(container: V1ContainerStatus | undefined): Instant | undefined 
 }
 
 /**
- * A node forgets a container that ends while its kubelet does not run. The kubelet then reports an end without times: as the
- * state, and up to Kubernetes 1.21 as the last one beside a state that waits.
+ * A node forgets a container that ends while its kubelet does not run. The kubelet then reports an end without times:
+ * as the state, and up to Kubernetes 1.21 as the last one beside a state that waits.
  */
 function isForgotten(container: V1ContainerStatus | undefined): boolean {
   const { state, lastState } = container ?? {};

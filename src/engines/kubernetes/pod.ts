@@ -173,7 +173,10 @@ function commandOf({ cmd, entrypoint }: RunSpec): string[] {
   return cmd === null || cmd.length === 0 ? [] : [...(entrypoint ?? []), ...cmd];
 }
 
-/** The last value of a name counts. Secret values are in the Secret `secret`: everybody who lists Pods can read their fields. */
+/**
+ * The last value of a name counts. Secret values are in the Secret `secret`: everybody who lists Pods can read their
+ * fields.
+ */
 function envOf(spec: RunSpec, secret: string | undefined): V1EnvVar[] {
   return [...new Map(spec.env.map((variable) => [variable.key, variable])).values()].map((variable) => {
     const { key: name, value } = variable;

@@ -18,8 +18,8 @@ const PIECE = 128 * 1024;
 const CREATE = { read: false, write: true, append: false, create: true, truncate: true, createNew: false };
 
 /**
- * Applies the patches, writes the scripts, and lets the command start: as the user of the sandbox, by its agent. A repetition
- * after the command may start does nothing. Throws StartRefusedError that names the failed patch.
+ * Applies the patches, writes the scripts, and lets the command start: as the user of the sandbox, by its agent. A
+ * repetition after the command may start does nothing. Throws StartRefusedError that names the failed patch.
  */
 export async function populatePod(guest: Guest, spec: RunSpec): Promise<void> {
   const files = guest.files();

@@ -7,8 +7,8 @@ import { CONFLICT, ignoreStatus } from './errors.js';
 import { PROGRAMS_VOLUME } from './names.js';
 
 /**
- * Process 1 and the agent, as a ConfigMap that every Pod mounts: the image of a tenant has neither, and no image of ours is
- * needed. It is immutable, and named by its content.
+ * Process 1 and the agent, as a ConfigMap that every Pod mounts: the image of a tenant has neither, and no image of
+ * ours is needed. It is immutable, and named by its content.
  */
 export class PodPrograms {
   private readonly name: string;

@@ -17,8 +17,8 @@ const WAITING: Record<string, (image: string, said: string) => string> = {
 };
 
 /**
- * The API server lets a node read a Secret once it knows that a Pod of the node names it. A node that is earlier pulls without the
- * credentials, and is refused. It tries again after 10 s.
+ * The API server lets a node read a Secret once it knows that a Pod of the node names it. A node that is earlier pulls
+ * without the credentials, and is refused. It tries again after 10 s.
  */
 const FIRST_ATTEMPT_MS = 8_000;
 /** A node that waits before its next attempt no longer says why the last one failed. */

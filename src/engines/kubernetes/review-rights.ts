@@ -36,7 +36,9 @@ export async function deniedAmong({ authorization }: Cluster, rights: readonly R
   return (await Promise.all(reviews)).flat();
 }
 
-/** The binding that is copied to the namespaces of organizations. Undefined: there is none that the account may read. */
+/**
+ * The binding that is copied to the namespaces of organizations. Undefined: there is none that the account may read.
+ */
 export async function readOrganizationBinding({
   library,
   config,

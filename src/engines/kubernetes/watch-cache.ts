@@ -25,8 +25,8 @@ export interface Watched<T> {
 }
 
 /**
- * The objects of one kind, as the API server has them: a list, then a watch from its version. A broken watch continues from
- * the latest version that it reached, or begins with another list when the server has forgotten it.
+ * The objects of one kind, as the API server has them: a list, then a watch from its version. A broken watch continues
+ * from the latest version that it reached, or begins with another list when the server has forgotten it.
  *
  * The informer of the client library lacks these, and the reconciler relies on them:
  * - It stops at each error other than 410, and answers with its last list as if that were the present one.
@@ -107,7 +107,10 @@ export class WatchCache<T extends KubernetesObject> {
     return true;
   }
 
-  /** Calls `listener` with the group of each changed object; undefined: anything may have changed. Returns the unsubscriber. */
+  /**
+   * Calls `listener` with the group of each changed object; undefined: anything may have changed. Returns the
+   * unsubscriber.
+   */
   subscribe(listener: (group: string | undefined) => void): () => void {
     this.changes.on('change', listener);
     return () => this.changes.off('change', listener);

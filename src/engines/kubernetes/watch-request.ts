@@ -12,7 +12,10 @@ export interface WatchRequest {
   onEvent: (type: string, object: unknown) => void;
 }
 
-/** One watch. Resolves when the server ends it, or at an abort. Rejects when it fails or is silent. No event follows its end. */
+/**
+ * One watch. Resolves when the server ends it, or at an abort. Rejects when it fails or is silent. No event follows its
+ * end.
+ */
 export async function followWatch(
   { library, config }: Cluster,
   path: string,

@@ -28,8 +28,9 @@ function contextOf({ cert, key }: KeyPair): SecureContextOptions {
 }
 
 /**
- * Makes an HTTP server expect TLS on each new connection; connections of a Unix socket stay as they are. `answerPlain` gets the
- * connections that begin without TLS. Returns a function that closes the connections that are still in their handshake.
+ * Makes an HTTP server expect TLS on each new connection; connections of a Unix socket stay as they are. `answerPlain`
+ * gets the connections that begin without TLS. Returns a function that closes the connections that are still in their
+ * handshake.
  */
 export function expectTls(
   server: Server,

@@ -18,7 +18,10 @@ export async function withLongSpecs(
 
 type Spec = Pick<SandboxTextRow, 'spec' | 'spec_format'>;
 
-/** The first specification, and the next ones up to `maxBytes`. Those beyond it as stored are not decompressed to measure them. */
+/**
+ * The first specification, and the next ones up to `maxBytes`. Those beyond it as stored are not decompressed to
+ * measure them.
+ */
 async function readSpecs(
   sql: Sql,
   orgId: string,

@@ -2,8 +2,8 @@ import { Buffer } from 'node:buffer';
 import { decode, encode, Tokenizer, type Token } from 'cborg';
 
 /**
- * The frames between clients and the agent channel: length (u32), id (u32), flags (u8), then CBOR of `{v, t, p}` with `p` as CBOR
- * in a byte string. Numbers are big-endian.
+ * The frames between clients and the agent channel: length (u32), id (u32), flags (u8), then CBOR of `{v, t, p}` with
+ * `p` as CBOR in a byte string. Numbers are big-endian.
  */
 
 /** The highest generation of the protocol that the service speaks. Clients use the lower one of both. */

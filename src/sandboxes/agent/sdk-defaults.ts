@@ -4,7 +4,9 @@ import { contextOf } from '../../access/request-context.js';
 import type { Sql } from '../../db/pool.js';
 import { isOfSdk } from '../../http/official-sdk.js';
 
-/** The values that a client puts into a command whose caller named none. Null: it sends null, as the protocol allows. */
+/**
+ * The values that a client puts into a command whose caller named none. Null: it sends null, as the protocol allows.
+ */
 export interface ClientDefaults {
   cwd: string | null;
   user: string | null;
@@ -13,8 +15,9 @@ export interface ClientDefaults {
 const NONE: ClientDefaults = { cwd: null, user: null };
 
 /**
- * The official SDKs fill in the working directory and the user of the specification, and `/` when it names no directory. The
- * service takes these for "none named", so that the values of the image apply, and a user who cannot change users can run commands.
+ * The official SDKs fill in the working directory and the user of the specification, and `/` when it names no
+ * directory. The service takes these for "none named", so that the values of the image apply, and a user who cannot
+ * change users can run commands.
  */
 export async function clientDefaultsOf(request: FastifyRequest, sandboxId: string): Promise<ClientDefaults> {
   if (!isOfSdk(request)) return NONE;

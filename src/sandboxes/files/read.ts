@@ -19,7 +19,10 @@ const READ_ONLY = {
   mode: 0,
 };
 
-/** `size`: undefined where the file system does not tell it, as below `/proc` and `/sys`. The session closes with the content. */
+/**
+ * `size`: undefined where the file system does not tell it, as below `/proc` and `/sys`. The session closes with the
+ * content.
+ */
 export async function read(
   visit: Visit,
   path: string,
@@ -41,8 +44,8 @@ async function open(session: FileSession, path: string) {
   const refuseOthers = (stat: FileStat) => {
     if (kindOf(stat) !== 'file') throw new ApiError('invalid_sandbox_path', `${path} is not a file`);
   };
-  // Checked before the file is opened, because opening can act on a device, and after it, because a guest can move a link
-  // meanwhile.
+  // Checked before the file is opened, because opening can act on a device, and after it, because a guest can move a
+  // link meanwhile.
   refuseOthers(await files.stat(path, { follow: true }));
   const handle = await files.open(path, READ_ONLY);
   const opened = await files.statOpen(handle);
@@ -59,7 +62,9 @@ async function open(session: FileSession, path: string) {
   return { content, size };
 }
 
-/** Ends the content also while the client reads nothing. The content then waits for the client, and would see no end. */
+/**
+ * Ends the content also while the client reads nothing. The content then waits for the client, and would see no end.
+ */
 function cutWith(ended: AbortSignal, content: Readable): void {
   const cut = () => content.destroy(ended.reason === 'client_left' ? undefined : cutError(ended));
   ended.addEventListener('abort', cut, { once: true });

@@ -9,8 +9,9 @@ const NEW_FILE_MODE = 0o644;
 const PERMISSIONS = 0o777;
 
 /**
- * Replaces a file in one step: `fill` writes a file beside it, which is then renamed. Makes missing directories. A link keeps
- * leading to its target. The new file has the owner and the permissions of the replaced one, without setuid and setgid.
+ * Replaces a file in one step: `fill` writes a file beside it, which is then renamed. Makes missing directories. A link
+ * keeps leading to its target. The new file has the owner and the permissions of the replaced one, without setuid and
+ * setgid.
  */
 export async function replaceFile(
   { files, record, discard }: FileSession,

@@ -11,8 +11,8 @@ export interface Store {
 }
 
 /**
- * The store that has grown most, of the organization whose stores together have grown most. `lost`: by how much less is free on
- * each disk. A store of unknown growth may have grown by as much of that as no other explains.
+ * The store that has grown most, of the organization whose stores together have grown most. `lost`: by how much less is
+ * free on each disk. A store of unknown growth may have grown by as much of that as no other explains.
  */
 export function mostGrown<T extends Store>(
   stores: readonly T[],

@@ -30,8 +30,8 @@ interface Sizes {
 }
 
 /**
- * Makes the pass that stops the sandboxes whose disks or volumes grow while only the reserve is left. Each pass stops one, by
- * its growth since there was room. Others stay: their stop would free nothing.
+ * Makes the pass that stops the sandboxes whose disks or volumes grow while only the reserve is left. Each pass stops
+ * one, by its growth since there was room. Others stay: their stop would free nothing.
  */
 export function makeDiskGuard(): (ctx: WorkerContext) => Promise<void> {
   let before: Sizes | undefined;

@@ -11,8 +11,8 @@ export interface Measurable {
 }
 
 /**
- * Measures the sizes of stores within one deadline for all of them, in turns of the organizations. Slow stores come last, so they
- * make no other unknown. In bytes, by the names of the stores; those that took too long are missing.
+ * Measures the sizes of stores within one deadline for all of them, in turns of the organizations. Slow stores come
+ * last, so they make no other unknown. In bytes, by the names of the stores; those that took too long are missing.
  */
 export async function measureAll(stores: readonly Measurable[]): Promise<Map<string, number>> {
   const sizes = new Map<string, number>();

@@ -18,8 +18,8 @@ import {
 } from '../queries.js';
 
 /**
- * Deletes a sandbox in any status. Readers no longer find it and its name is free. The reconciler ends its run. Its usage
- * and events stay.
+ * Deletes a sandbox in any status. Readers no longer find it and its name is free. The reconciler ends its run. Its
+ * usage and events stay.
  */
 export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Promise<{ message: string }> {
   const { orgId, actor } = caller;

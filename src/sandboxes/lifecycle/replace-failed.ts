@@ -6,9 +6,9 @@ import { removeSandbox } from './destroy.js';
 import { lockSandbox } from '../queries.js';
 
 /**
- * Deletes the sandbox with this name when it failed before it ever ran: its image was missing, or the engine refused it. It has no
- * disk and no usage, and the official clients can neither replace nor see it after a failed create. A sandbox that the key of the
- * caller must not find keeps its name.
+ * Deletes the sandbox with this name when it failed before it ever ran: its image was missing, or the engine refused
+ * it. It has no disk and no usage, and the official clients can neither replace nor see it after a failed create. A
+ * sandbox that the key of the caller must not find keeps its name.
  */
 export async function removeFailed(
   tx: EventSql,

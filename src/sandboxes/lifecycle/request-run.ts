@@ -58,8 +58,8 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
 }
 
 /**
- * Writes a new run and its audit event. The transaction has locked the settled sandbox, and the caller writes the returned
- * columns.
+ * Writes a new run and its audit event. The transaction has locked the settled sandbox, and the caller writes the
+ * returned columns.
  */
 export async function beginRun(
   target: EventTarget,

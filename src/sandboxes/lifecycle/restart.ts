@@ -18,8 +18,8 @@ import { TRANSITIONS } from './state.js';
 import { requestStop } from './stop.js';
 
 /**
- * Ends the current run and admits its successor, or starts a settled sandbox. The successor keeps the quota of the current
- * run. It begins in the transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
+ * Ends the current run and admits its successor, or starts a settled sandbox. The successor keeps the quota of the
+ * current run. It begins in the transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
  */
 export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;

@@ -25,8 +25,8 @@ export interface WaitQuery {
 }
 
 /**
- * Holds requests until their sandbox settles. Bounded, because each request costs a connection and memory. An organization
- * gets half of the slots.
+ * Holds requests until their sandbox settles. Bounded, because each request costs a connection and memory. An
+ * organization gets half of the slots.
  */
 export class Waiters {
   private readonly limit: Slots;
@@ -36,8 +36,8 @@ export class Waiters {
   }
 
   /**
-   * Runs `operation`, and waits for its sandbox if the request asks for it. A request without a free slot is refused before
-   * `operation`, which gets the end of a wait for `running`: nobody wants the start after it.
+   * Runs `operation`, and waits for its sandbox if the request asks for it. A request without a free slot is refused
+   * before `operation`, which gets the end of a wait for `running`: nobody wants the start after it.
    */
   async hold(
     ctx: Context,
@@ -86,9 +86,9 @@ export class Waiters {
 }
 
 /**
- * The wait of a caller is over, and the caller is there to read the answer. A start without room goes on, because the caller can now
- * poll or stop it. An official SDK fails a create or start that is not running now, whatever the answer says: its start ends, and the
- * answer has the reason.
+ * The wait of a caller is over, and the caller is there to read the answer. A start without room goes on, because the
+ * caller can now poll or stop it. An official SDK fails a create or start that is not running now, whatever the answer
+ * says: its start ends, and the answer has the reason.
  */
 async function endWait(
   ctx: Context,
@@ -120,7 +120,10 @@ async function extend(
   });
 }
 
-/** Waits until the sandbox settles, the time is up, the client has left, or the service stops. Returns its current state. */
+/**
+ * Waits until the sandbox settles, the time is up, the client has left, or the service stops. Returns its current
+ * state.
+ */
 async function wait(
   ctx: Context,
   { orgId, access }: Writer,

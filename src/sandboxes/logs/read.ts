@@ -38,8 +38,8 @@ export class LogFollowers {
   }
 
   /**
-   * Server-sent events of the log. The event `end` follows the end of the run. A stream without `end` is incomplete. The
-   * engine is read at the pace of the client, and of the time of the organization.
+   * Server-sent events of the log. The event `end` follows the end of the run. A stream without `end` is incomplete.
+   * The engine is read at the pace of the client, and of the time of the organization.
    */
   async follow(
     ctx: Context,

@@ -18,8 +18,8 @@ export class MetricsFollowers {
   private readonly limit = new StreamLimit(MOST_STREAMS, 'too many metrics are followed: try again later');
 
   /**
-   * Server-sent events: `sample` with each sample, and `end` when the run has ended or sampling is off. A stream without `end`
-   * is incomplete.
+   * Server-sent events: `sample` with each sample, and `end` when the run has ended or sampling is off. A stream
+   * without `end` is incomplete.
    */
   async follow(
     ctx: Context,

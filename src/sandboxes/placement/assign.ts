@@ -50,11 +50,11 @@ interface Reservation {
 }
 
 /**
- * Assigns workers to waiting runs. Pure. The next run is the first one of the organization with the lowest weighted dominant
- * share of the capacity (DRF); of equal ones, of the organization that started longest ago. Runs of one organization keep their order on each worker.
- * A run without room reserves one worker. Organizations that would have a larger share than its own do not get that worker
- * while the reservation holds. The oldest run is first at times, and then closes its worker to everybody.
- * A run that fits no live worker, even an empty one, reserves nothing.
+ * Assigns workers to waiting runs. Pure. The next run is the first one of the organization with the lowest weighted
+ * dominant share of the capacity (DRF); of equal ones, of the organization that started longest ago. Runs of one
+ * organization keep their order on each worker. A run without room reserves one worker. Organizations that would have a
+ * larger share than its own do not get that worker while the reservation holds. The oldest run is first at times, and
+ * then closes its worker to everybody. A run that fits no live worker, even an empty one, reserves nothing.
  */
 export function assignRuns(workers: readonly Candidate[], queues: readonly OrgQueue[]): Assigned {
   const total = sum(workers.map(({ capacity }) => capacity));

@@ -7,7 +7,8 @@ interface Shortage {
 }
 
 /**
- * Says for callers why a run finds no room, in figures of the workers that could take it. `free`: what a pass leaves. Pure.
+ * Says for callers why a run finds no room, in figures of the workers that could take it. `free`: what a pass leaves.
+ * Pure.
  */
 export function explainNoRoom(
   { needs, pinnedTo, capabilities }: Pick<WaitingRun, 'needs' | 'pinnedTo' | 'capabilities'>,

@@ -15,8 +15,8 @@ const SCANNED_RUNS = 10_000;
 const FEWEST_OF_ORG = 10;
 
 /**
- * An expression, so that each sandbox is found by its key. For `own.status` the planner chooses the partial index of running
- * sandboxes, which its statistics call empty: 500 of 2,000 new runs take 200 ms, and 3 ms with the expression.
+ * An expression, so that each sandbox is found by its key. For `own.status` the planner chooses the partial index of
+ * running sandboxes, which its statistics call empty: 500 of 2,000 new runs take 200 ms, and 3 ms with the expression.
  * `npm run bench -- hints` prints both.
  */
 export const STARTING = "own.status || '' = 'starting'";
@@ -24,8 +24,8 @@ export const STARTING = "own.status || '' = 'starting'";
 const WAITS = 'worker_id is null and started_at is null and end_reason is null';
 
 /**
- * The sandbox `s` of runtime $1 that the run `r` is to start. The conditions are in the subquery, so that `for update of s` locks no
- * other sandbox.
+ * The sandbox `s` of runtime $1 that the run `r` is to start. The conditions are in the subquery, so that `for update
+ * of s` locks no other sandbox.
  */
 const startingSandbox = (own: string) => `cross join lateral (
     select * from sandboxes own
@@ -85,8 +85,8 @@ export interface QueuedRun extends Omit<WaitingRun, 'waitedMs'> {
 }
 
 /**
- * The first waiting runs of each organization, in order of arrival: together about `count`. Leaves out sandboxes with their disk
- * on a worker that is not in `workerIds`.
+ * The first waiting runs of each organization, in order of arrival: together about `count`. Leaves out sandboxes with
+ * their disk on a worker that is not in `workerIds`.
  */
 export async function readQueues(
   sql: Sql,

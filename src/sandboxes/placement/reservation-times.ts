@@ -5,8 +5,8 @@ export const FIRST_CLOSING_MS = 16 * MINUTE_MS;
 export const CLOSED_PART = 1 / 64;
 
 /**
- * A wait has parts that end at 1, 2, 4, 8… minutes. A reservation holds room in the first part and in the first half of every
- * other one. It needs no stored state, and grows until it is longer than the runs that it waits for.
+ * A wait has parts that end at 1, 2, 4, 8… minutes. A reservation holds room in the first part and in the first half of
+ * every other one. It needs no stored state, and grows until it is longer than the runs that it waits for.
  */
 export function holdsRoom(waitedMs: number): boolean {
   return waitedMs < MINUTE_MS || positionInPart(waitedMs) < 1 / 2;

@@ -70,7 +70,10 @@ export interface LongWait {
   disk_mib: number;
 }
 
-/** Locks sandboxes of unmarked runs admitted before this time, in equal parts of the organizations. Skips locked sandboxes. */
+/**
+ * Locks sandboxes of unmarked runs admitted before this time, in equal parts of the organizations. Skips locked
+ * sandboxes.
+ */
 export async function lockLongWaits(
   tx: Sql,
   runtime: string,
@@ -118,7 +121,10 @@ export interface Unwanted {
   words: string | null;
 }
 
-/** Locks sandboxes whose waiting runs nobody wants. Skips locked ones. `words`: null before a placement has considered it. */
+/**
+ * Locks sandboxes whose waiting runs nobody wants. Skips locked ones. `words`: null before a placement has considered
+ * it.
+ */
 export async function lockUnwanted(
   tx: Sql,
   {

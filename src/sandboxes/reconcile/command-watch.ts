@@ -4,7 +4,9 @@ import { commandStateOf, type CommandState } from '../../guest/command-end.js';
 import type { ReconcileRow } from './queries.js';
 import type { Timed } from './scope.js';
 
-/** The agent, which a look may have to start, makes a process in the sandbox. The pause doubles up to the longest one. */
+/**
+ * The agent, which a look may have to start, makes a process in the sandbox. The pause doubles up to the longest one.
+ */
 const FIRST_PAUSE_MS = 2_000;
 const LONGEST_PAUSE_MS = 60_000;
 /** A guest may stop its agent. */
@@ -22,8 +24,9 @@ export interface FoundCommand {
 }
 
 /**
- * Looks for the ends of commands whose sandboxes run on. Process 1 keeps the record of the end, so it is found after any restart of the
- * service. The runtime reads it from outside where it can, at each pass. Elsewhere the agent does, ever more rarely.
+ * Looks for the ends of commands whose sandboxes run on. Process 1 keeps the record of the end, so it is found after
+ * any restart of the service. The runtime reads it from outside where it can, at each pass. Elsewhere the agent does,
+ * ever more rarely.
  */
 export class CommandWatch {
   private quick: Promise<void> | undefined;

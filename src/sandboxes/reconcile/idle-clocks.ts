@@ -15,8 +15,8 @@ interface Clock {
 }
 
 /**
- * How long runs have been idle, in milliseconds of a monotonic clock. In memory: after a restart each run starts at zero, as
- * nobody observed it.
+ * How long runs have been idle, in milliseconds of a monotonic clock. In memory: after a restart each run starts at
+ * zero, as nobody observed it.
  */
 export class IdleClocks {
   private clocks = new Map<string, Clock>();

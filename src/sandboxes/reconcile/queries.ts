@@ -39,11 +39,11 @@ const NAMED = `select ${CANDIDATE} from unnest($3::uuid[], $4::uuid[]) as held (
      where worker_id = $1 and destroyed_at is null`;
 
 /**
- * The unsettled sandboxes of a worker, oldest change first, and those of `held`. Unplaced sandboxes that must end come too:
- * any worker of the runtime may end them.
+ * The unsettled sandboxes of a worker, oldest change first, and those of `held`. Unplaced sandboxes that must end come
+ * too: any worker of the runtime may end them.
  *
- * With misleading statistics the planner read all 100,000 sandboxes in each pass to find 300 held ones. With fresh ones both
- * ways take 1 ms. `npm run bench -- hints` prints them.
+ * With misleading statistics the planner read all 100,000 sandboxes in each pass to find 300 held ones. With fresh ones
+ * both ways take 1 ms. `npm run bench -- hints` prints them.
  */
 export async function sandboxesToReconcile(
   sql: Sql,

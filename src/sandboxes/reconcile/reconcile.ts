@@ -268,8 +268,8 @@ export class Reconciler {
   }
 
   /**
-   * Writes in batches, because transactions are expensive. It splits a failed batch in halves, so that one bad item fails
-   * alone. Returns the number of written items.
+   * Writes in batches, because transactions are expensive. It splits a failed batch in halves, so that one bad item
+   * fails alone. Returns the number of written items.
    */
   private async write<Item extends SandboxRef>(
     term: Term,

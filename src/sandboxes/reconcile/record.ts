@@ -48,8 +48,8 @@ interface Recorded {
 }
 
 /**
- * Writes the observations with their audit events in the transaction `tx`. A repeated observation, or one of an older run,
- * has no effect.
+ * Writes the observations with their audit events in the transaction `tx`. A repeated observation, or one of an older
+ * run, has no effect.
  */
 export async function recordObservations(
   ctx: Pick<Context, 'now'> & Partial<Pick<Context, 'runtime'>>,

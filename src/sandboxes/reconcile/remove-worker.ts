@@ -7,9 +7,9 @@ import { detachSandboxes, lockSandboxesOn } from './queries.js';
 import { recordObservations, type Observation } from './record.js';
 
 /**
- * Gives up a worker whose machine does not return. Its running sandboxes become `failed`; their runs end at the time they
- * were last seen. Their disks are lost. Throws ExplainedError while a process holds the lease. Returns the number of its
- * sandboxes.
+ * Gives up a worker whose machine does not return. Its running sandboxes become `failed`; their runs end at the time
+ * they were last seen. Their disks are lost. Throws ExplainedError while a process holds the lease. Returns the number
+ * of its sandboxes.
  */
 export async function removeWorker(pool: Pool, id: string): Promise<number | undefined> {
   return inTransaction(

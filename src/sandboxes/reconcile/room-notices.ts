@@ -24,8 +24,8 @@ export class RoomNotices {
 }
 
 /**
- * The starts of these rows that have not begun to run. The engine tells about an `accepted` one whether it has room now. It
- * holds nothing of a `refused` one, about which the refusal stays shown until the retry is answered.
+ * The starts of these rows that have not begun to run. The engine tells about an `accepted` one whether it has room
+ * now. It holds nothing of a `refused` one, about which the refusal stays shown until the retry is answered.
  */
 export function waitingStarts(
   rows: readonly ReconcileRow[],

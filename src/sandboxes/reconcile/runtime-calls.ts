@@ -9,8 +9,8 @@ export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
 
 /**
  * Concurrency limits by kind of call, of all organizations and of each. A slow registry or a thousand slow stops of one
- * organization then delay no other. A stop waits for its grace and a start for its image; the other calls keep the engine
- * busy. Beside these limits an organization has at most as many calls as are free, so a few cannot use them up.
+ * organization then delay no other. A stop waits for its grace and a start for its image; the other calls keep the
+ * engine busy. Beside these limits an organization has at most as many calls as are free, so a few cannot use them up.
  */
 export const CALLS_AT_ONCE: Record<CallKind, SlotLimits> = {
   start: { total: 1_000, each: 64 },
@@ -20,8 +20,8 @@ export const CALLS_AT_ONCE: Record<CallKind, SlotLimits> = {
 };
 
 /**
- * A kill or a removal that takes longer hangs in the engine, on a lock of its container: it counts no more against the limits. So many
- * of an organization may hang.
+ * A kill or a removal that takes longer hangs in the engine, on a lock of its container: it counts no more against the
+ * limits. So many of an organization may hang.
  */
 const HANGS_AFTER_MS = 15_000;
 const MOST_HANGING = 64;
@@ -69,8 +69,8 @@ export class RuntimeCalls {
   }
 
   /**
-   * Begins a call without waiting for it. After the term, or at a concurrency limit, a later pass begins it. A later pass
-   * also retries a failed call.
+   * Begins a call without waiting for it. After the term, or at a concurrency limit, a later pass begins it. A later
+   * pass also retries a failed call.
    */
   begin(
     term: Term,

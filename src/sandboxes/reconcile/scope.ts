@@ -14,8 +14,8 @@ export interface Timed {
 }
 
 /**
- * The sandboxes that a pass visits: all of them from time to time, and otherwise those that changed or are not settled. So
- * a change costs the same with any number of sandboxes.
+ * The sandboxes that a pass visits: all of them from time to time, and otherwise those that changed or are not settled.
+ * So a change costs the same with any number of sandboxes.
  */
 export class PassScope {
   readonly timed = new Map<string, Timed>();

@@ -8,7 +8,10 @@ interface EndedCall {
   error: unknown;
 }
 
-/** Records a span of the call, in the trace of the latest request that changed the sandbox. The caller does not wait for it. */
+/**
+ * Records a span of the call, in the trace of the latest request that changed the sandbox. The caller does not wait for
+ * it.
+ */
 export function traceCall(
   { tracing, pool, now, runtime, log }: Context,
   { orgId, sandboxId }: { orgId: string; sandboxId: string },

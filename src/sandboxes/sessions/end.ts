@@ -8,8 +8,8 @@ import { getWorkerOf, type SandboxKey } from '../queries.js';
 import { requestEnd } from './queries.js';
 
 /**
- * Asks for the end of a session, whichever process serves it. That process ends it and records the end with its counts. A
- * repetition changes nothing.
+ * Asks for the end of a session, whichever process serves it. That process ends it and records the end with its counts.
+ * A repetition changes nothing.
  */
 export async function end(
   ctx: Context,

@@ -2,7 +2,10 @@ import { invalidKey } from '../../access/authenticate.js';
 import { ApiError } from '../../http/errors.js';
 import { shortInstant, type Instant } from '../../lib/instant.js';
 
-/** Why a visit or a session ended. `cut_off`: another process has recorded the end, because this one did not reach the database for long. */
+/**
+ * Why a visit or a session ended. `cut_off`: another process has recorded the end, because this one did not reach the
+ * database for long.
+ */
 export type EndReason =
   | 'client_left'
   | 'key_revoked'
@@ -33,7 +36,10 @@ export function endedError({ reason }: Pick<AbortSignal, 'reason'>): ApiError {
   return ERRORS[reason as EndReason]();
 }
 
-/** The same, for an operation that had begun in the sandbox. `startedAt`: of a command. Null: its start was not confirmed. */
+/**
+ * The same, for an operation that had begun in the sandbox. `startedAt`: of a command. Null: its start was not
+ * confirmed.
+ */
 export function cutError(ended: AbortSignal, startedAt?: Instant | null): ApiError {
   if ((ended.reason as EndReason) !== 'sandbox_stopped') return endedError(ended);
   const started = startedAt === undefined ? {} : { started_at: startedAt && shortInstant(startedAt) };

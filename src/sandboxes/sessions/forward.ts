@@ -13,7 +13,10 @@ import { getWorkerOf, type SandboxKey } from '../queries.js';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** The process that acts on the engine of the sandbox serves this route. Default: true for routes of the scope `sandboxes:exec`. */
+    /**
+     * The process that acts on the engine of the sandbox serves this route. Default: true for routes of the scope
+     * `sandboxes:exec`.
+     */
     onEngine?: boolean;
     /** The process that has the lease on the engine of the sandbox serves this route, from its memory. */
     onWorker?: boolean;
@@ -54,7 +57,8 @@ async function forwardTo(
       { worker_id: target },
     );
   }
-  // The other process authenticates the caller too. It ends the response when the key is revoked, and records the reason.
+  // The other process authenticates the caller too. It ends the response when the key is revoked, and records the
+  // reason.
   onRevocation(reply, () => undefined);
   const headers = {
     [FORWARDED_HEADER]: peer.seal.seal(request.raw, clientAddressOf(request), target),

@@ -8,8 +8,8 @@ const BATCH = 100;
 const UNKNOWN = { exit_code: null, bytes_in: null, bytes_out: null, file_writes: null };
 
 /**
- * Makes the job that ends the sessions whose process is gone. After an outage of the database, or a leap of its clock, it first
- * leaves the other processes time to renew theirs.
+ * Makes the job that ends the sessions whose process is gone. After an outage of the database, or a leap of its clock,
+ * it first leaves the other processes time to renew theirs.
  */
 export function makeLostSessionEnds(): (
   ctx: Pick<Context, 'pool' | 'now' | 'settings'>,

@@ -10,7 +10,10 @@ import { end } from './end.js';
 import { list } from './list.js';
 import { PaginatedSandboxSession } from './schema.js';
 
-/** The open sessions of a sandbox, and their ends by other callers. The database has them, so any process serves these routes. */
+/**
+ * The open sessions of a sandbox, and their ends by other callers. The database has them, so any process serves these
+ * routes.
+ */
 export function sessionRoutes(app: App): void {
   const config = { onEngine: false };
   const tags = ['sandboxes'];

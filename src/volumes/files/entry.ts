@@ -99,7 +99,9 @@ export async function present(
   };
 }
 
-/** Official SDKs know two kinds, and drop a list with another one. They see a link as a file, and are told at its use. */
+/**
+ * Official SDKs know two kinds, and drop a list with another one. They see a link as a file, and are told at its use.
+ */
 export function inSdkForm(file: VolumeFile): VolumeFile {
   return file.kind === 'symlink' ? { ...file, kind: 'file' } : file;
 }

@@ -15,7 +15,10 @@ const WAITING = { total: 1_000, each: 100 };
 
 type FileSlotKind = keyof typeof FILE_SLOTS;
 
-/** Waits for a slot, which the request holds until its connection is done with it. The signal aborts when nobody needs the result. */
+/**
+ * Waits for a slot, which the request holds until its connection is done with it. The signal aborts when nobody needs
+ * the result.
+ */
 export type EnterFiles = (
   kind: FileSlotKind,
   request: FastifyRequest,

@@ -18,7 +18,10 @@ export interface Account {
   close(outcome: { kept: boolean }): void;
 }
 
-/** Counts the allocated bytes of volumes with a cap: the latest measurement, and the files that this process has added since. */
+/**
+ * Counts the allocated bytes of volumes with a cap: the latest measurement, and the files that this process has added
+ * since.
+ */
 export class CapLedger {
   private readonly uses = new Map<string, Use>();
   private readonly pieces = new SlotQueue(MEASUREMENTS);
@@ -31,7 +34,10 @@ export class CapLedger {
     ) => Promise<number | undefined>,
   ) {}
 
-  /** `lastKnownBytes`: the use if it cannot be measured now. `replacedBytes`: those of the file that the new one replaces. */
+  /**
+   * `lastKnownBytes`: the use if it cannot be measured now. `replacedBytes`: those of the file that the new one
+   * replaces.
+   */
   async open(
     { orgId, volumeId }: { orgId: string; volumeId: string },
     {

@@ -47,8 +47,8 @@ export function splitPath(path: string): string[] {
 }
 
 /**
- * The kernel resolves only `name` in the open directory, wherever that moved. Guests' names need not be UTF-8: a name is bytes, or a text
- * in the form of `lib/byte-names.ts`.
+ * The kernel resolves only `name` in the open directory, wherever that moved. Guests' names need not be UTF-8: a name
+ * is bytes, or a text in the form of `lib/byte-names.ts`.
  */
 export function fdPath(directory: FileHandle, name?: string | Buffer): Buffer {
   const self = Buffer.from(`/proc/self/fd/${directory.fd}`);

@@ -14,7 +14,10 @@ const MAX_DEPTH = 32;
 /** Bounds the work against a guest that keeps writing. */
 const MAX_ROUNDS = 10_000;
 
-/** Each step starts at an open directory, so a symlink swapped in leads nowhere. Throws ENOTEMPTY when guests write faster. */
+/**
+ * Each step starts at an open directory, so a symlink swapped in leads nowhere. Throws ENOTEMPTY when guests write
+ * faster.
+ */
 export async function removeTree(parent: FileHandle, name: string | Buffer, step: Step): Promise<void> {
   for (let round = 1; ; round += 1) {
     const top = await openUnlessError(parent, name, ['not_found']);

@@ -17,8 +17,8 @@ const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 export const FILE_PIECES = { total: 2, each: 1 };
 
 /**
- * Data is in `<root>/<org id>/<volume id>/data`; that of a volume with a disk is in `disk/data`, where the disk is mounted. Any guest user writes there, so the service opens nothing below it by
- * path.
+ * Data is in `<root>/<org id>/<volume id>/data`; that of a volume with a disk is in `disk/data`, where the disk is
+ * mounted. Any guest user writes there, so the service opens nothing below it by path.
  */
 export class VolumeStore {
   readonly pieces = new SlotQueue(FILE_PIECES);

@@ -23,7 +23,9 @@ const ROUTES = operations.map(({ method, path, operation }) => {
   return { method, pattern: path, id: operation.operationId, scope };
 });
 
-/** Operations that a key narrowed to labels may call and that name no sandbox. keys/access.test.ts covers their results. */
+/**
+ * Operations that a key narrowed to labels may call and that name no sandbox. keys/access.test.ts covers their results.
+ */
 const NARROWED_BY_THEMSELVES = new Set(['list_sandboxes', 'create_sandbox']);
 
 /** Routes without authentication, beside the files of the API reference. */

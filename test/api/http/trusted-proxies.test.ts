@@ -8,7 +8,9 @@ import { openRaw, requestHead } from '../../support/raw-connection.js';
 import { startForTest, type TestOptions, type TestService } from '../../support/service.js';
 
 const CLIENT = '203.0.113.9';
-/** Connections from 127.0.0.1 are those of the proxy, from other addresses of the loopback network those of strangers. */
+/**
+ * Connections from 127.0.0.1 are those of the proxy, from other addresses of the loopback network those of strangers.
+ */
 const STRANGER = '127.0.0.2';
 
 const startBehindProxy = (settings: TestOptions['settings'] = {}) =>

@@ -235,7 +235,8 @@ test('summing the counters does not visit deleted rows that vacuum has not remov
   const { pool, requests } = service.ctx;
   const { org } = await service.newOrg();
   await pool.query('alter table sandbox_counts set (autovacuum_enabled = false)');
-  // An analyze by autovacuum while another test has 2,500 rows makes the planner read the whole table, until the next analyze.
+  // An analyze by autovacuum while another test has 2,500 rows makes the planner read the whole table, until the next
+  // analyze.
   await pool.query('vacuum analyze sandbox_counts');
   for (let round = 0; round < 20; round += 1) {
     await addParts(org.id, 999);

@@ -106,7 +106,9 @@ interface Node {
   Plans?: Node[];
 }
 
-/** `prepared`: the generic plan of these connections for any values. `given`: the executed plan for the actual values. */
+/**
+ * `prepared`: the generic plan of these connections for any values. `given`: the executed plan for the actual values.
+ */
 const HOW = ['prepared', 'given'] as const;
 
 async function planOf(name: string, how: (typeof HOW)[number]): Promise<Node[]> {

@@ -275,7 +275,8 @@ describeDocker('logs of containers', () => {
   test('keep the characters of long lines, and continue after any part of them', async () => {
     const id = await runToItsEnd(
       'long',
-      // Lines of 20,000 emoji and 100,000 letters, a line that ends as process 1 ends parts, and bytes that are no text.
+      // Lines of 20,000 emoji and 100,000 letters, a line that ends as process 1 ends parts, and bytes that are no
+      // text.
       `printf x; yes 🙂 | head -n 20000 | tr -d '\\n'; echo; printf 'a\\037\\n\\037\\n'
        yes a | head -n 100000 | tr -d '\\n'; echo; yes "$(printf '\\200\\377')" | head -n 20000 | tr -d '\\n'; echo END`,
     );

@@ -10,7 +10,9 @@ import { costOf, PLANNED, sentDuring, type Cost, type Sent } from '../../support
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** Records the statements behind each frequent read over HTTP in a large store, and explains each one to bound its cost. */
+/**
+ * Records the statements behind each frequent read over HTTP in a large store, and explains each one to bound its cost.
+ */
 
 const DAYS = 240;
 const SANDBOXES = 20_000;

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { kill, until } from '../../support/processes.js';
 
 /**
- * The processes of a cluster on this machine. `pids/` in its directory has the process id of `etcd`, `apiserver`, and of
- * `kubeletN` and `dockerdN` of each node. A node has the network namespace and the link `skkN`, and `nodeN/docker.sock`.
+ * The processes of a cluster on this machine. `pids/` in its directory has the process id of `etcd`, `apiserver`, and
+ * of `kubeletN` and `dockerdN` of each node. A node has the network namespace and the link `skkN`, and
+ * `nodeN/docker.sock`.
  */
 export class ClusterParts {
   /** The command lines of killed processes. */

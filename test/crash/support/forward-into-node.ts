@@ -15,7 +15,10 @@ const LISTENER = `
   }).listen(Number(port), '127.0.0.1', () => console.log('ready'));
 `;
 
-/** Gives a node this port of the loopback address of the machine, as the same port of its own. Returns a function that ends it. */
+/**
+ * Gives a node this port of the loopback address of the machine, as the same port of its own. Returns a function that
+ * ends it.
+ */
 export async function forwardInto(node: number, port: number): Promise<() => void> {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-forward-'));
   const path = join(folder, 'socket');

@@ -5,7 +5,8 @@ import { followedPath, readFile, statPath } from '../archive.js';
 const LARGEST_FILE = 1024 * 1024;
 
 /**
- * The ids of `name`, `uid`, `name:group` or `uid:gid` in a container that has not started, as the engine reads them. Undefined: unknown.
+ * The ids of `name`, `uid`, `name:group` or `uid:gid` in a container that has not started, as the engine reads them.
+ * Undefined: unknown.
  */
 export async function findUser(
   container: Docker.Container,

@@ -5,8 +5,8 @@ import { followedPath, statPath, writeEntries, type Entry } from '../archive.js'
 import { findUser } from './find-user.js';
 
 /**
- * Makes the missing parts of a working directory for the user of the sandbox, in a container that has not started. Parts
- * below a mount are left to process 1: every user may write there. Throws StartRefusedError.
+ * Makes the missing parts of a working directory for the user of the sandbox, in a container that has not started.
+ * Parts below a mount are left to process 1: every user may write there. Throws StartRefusedError.
  */
 export async function makeWorkdir(
   container: Docker.Container,

@@ -22,7 +22,9 @@ const PULLED_IMAGES = 'sandkeep/pulled';
 /** With the registry under which Podman keeps loaded images. */
 const OWN_NAME = new RegExp(`^(?:localhost/)?${PULLED_IMAGES}[:@]`);
 
-/** The images with names of their own are the operator's: the service gives no such name to the images that it pulls. */
+/**
+ * The images with names of their own are the operator's: the service gives no such name to the images that it pulls.
+ */
 export async function findOperatorImage(
   docker: Docker,
   reference: ImageReference,

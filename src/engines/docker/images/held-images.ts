@@ -10,8 +10,8 @@ export interface HeldImage {
 }
 
 /**
- * Bounds the bytes of the pulled images that the containers of an organization hold, those of stopped sandboxes too. Layers that
- * several images share count for each of them.
+ * Bounds the bytes of the pulled images that the containers of an organization hold, those of stopped sandboxes too.
+ * Layers that several images share count for each of them.
  */
 export class HeldImages {
   /** All images that containers of an organization may hold, and perhaps more. */
@@ -25,7 +25,10 @@ export class HeldImages {
     private readonly maxBytes: () => number,
   ) {}
 
-  /** Throws PullError if the image is too much for the organization. It counts until `release`, and then for its containers. */
+  /**
+   * Throws PullError if the image is too much for the organization. It counts until `release`, and then for its
+   * containers.
+   */
   async claim({ orgId, runId }: { orgId: string; runId: string }, image: HeldImage): Promise<void> {
     if (this.maxBytes() === Infinity) return;
     await this.claiming.run(orgId, async () => {

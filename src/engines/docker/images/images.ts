@@ -289,7 +289,10 @@ function inRoom(check: () => void): void {
   }
 }
 
-/** A tag is the proof that this repository had the whole image: another registry could name the digest without the content. */
+/**
+ * A tag is the proof that this repository had the whole image: another registry could name the digest without the
+ * content.
+ */
 function tagOf({ registry, repository }: ImageReference, digest: string): string {
   return createHash('sha256').update(`${registry}/${repository}@${digest}`).digest('hex');
 }

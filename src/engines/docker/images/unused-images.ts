@@ -11,7 +11,9 @@ interface Unused {
   usedAt: number;
 }
 
-/** Removes pulled images that no container has: of the organization with the most bytes of them, by least recent use. */
+/**
+ * Removes pulled images that no container has: of the organization with the most bytes of them, by least recent use.
+ */
 export class UnusedImages {
   /** Since this process began. */
   private readonly uses = new Map<string, { orgId: string; at: number }>();

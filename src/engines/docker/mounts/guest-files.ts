@@ -9,11 +9,12 @@ import { mountTmpfs } from './bind-mount.js';
 export const GUEST_FILES = 'guest';
 
 /**
- * Writes the programs of the service and the scripts of a sandbox to a file system of its own, so that they are one mount. A guest can
- * rename the parents of a mount, and then put a pipe or nothing at its path. It cannot rename a mount at the top of its disk.
+ * Writes the programs of the service and the scripts of a sandbox to a file system of its own, so that they are one
+ * mount. A guest can rename the parents of a mount, and then put a pipe or nothing at its path. It cannot rename a
+ * mount at the top of its disk.
  *
- * The files stay with the mount of the container when `directory` is removed. Each start gets others: sandboxes with the same inodes would
- * see each other by inotify, and could talk by locks.
+ * The files stay with the mount of the container when `directory` is removed. Each start gets others: sandboxes with
+ * the same inodes would see each other by inotify, and could talk by locks.
  */
 export async function writeGuestFiles(
   directory: string,

@@ -116,7 +116,8 @@ export class StagingDirectory {
           target: file,
           readonly: true,
         })),
-        // `readonly` also makes programs executable where the directory is not: the engine replaces the flags of the mount.
+        // `readonly` also makes programs executable where the directory is not: the engine replaces the flags of the
+        // mount.
         { source: join(current, GUEST_FILES), target: GUEST_DIRECTORY, readonly: true },
       ],
       async attach(config) {

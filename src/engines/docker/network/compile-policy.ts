@@ -20,8 +20,8 @@ export interface NetworkEnvironment {
 
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
 /**
- * All sandboxes of a machine share its table of tracked connections. `open`: without closed TCP connections, which stay in that table
- * for two minutes. `tcpPerSecond`: on average, after a burst of `open`.
+ * All sandboxes of a machine share its table of tracked connections. `open`: without closed TCP connections, which stay
+ * in that table for two minutes. `tcpPerSecond`: on average, after a burst of `open`.
  */
 export const FLOWS = { open: 4_096, tcpPerSecond: 100 };
 /** The engine's resolver, which reveals the other containers on the bridge. */
@@ -31,8 +31,8 @@ const INNER_RESOLVER = '127.0.0.11';
  * An nftables script that atomically replaces the previous rules.
  *
  * The first verdict of a chain is final, so the order is part of the policy:
- * 1. The engine's resolver is closed on all ports, because its address translation follows these chains. It comes before
- *    loopback, which is its interface.
+ * 1. The engine's resolver is closed on all ports, because its address translation follows these chains. It comes
+ *    before loopback, which is its interface.
  * 2. Traffic of the sandbox to itself passes, and counts for no limit.
  * 3. The bandwidth counts packets of established connections too, which the next step accepts.
  * 4. Replies pass before the rules: each connection was decided by its first packet.

@@ -4,7 +4,9 @@ import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, NOT_MODIFIED } from
 import { INIT_PROGRAM } from '../../../guest/programs.js';
 import type { GuestInit } from '../guest-init.js';
 
-/** Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it. */
+/**
+ * Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it.
+ */
 
 export const PAUSE_LABEL = 'dev.sandkeep.holder-of';
 /** The container runtime itself needs some during the start. */

@@ -9,7 +9,10 @@ import type { Namespaces } from '../namespaces.js';
 import { RunObjects } from '../run-objects.js';
 import { compilePolicy, type PolicyEnvironment } from './compile-policy.js';
 
-/** Closes the Pods of all sandboxes of the namespace. Policies of runs only open something, so the loss of one opens nothing. */
+/**
+ * Closes the Pods of all sandboxes of the namespace. Policies of runs only open something, so the loss of one opens
+ * nothing.
+ */
 const FLOOR = 'sandkeep-sandboxes';
 const FLOOR_SPEC: V1NetworkPolicySpec = {
   podSelector: { matchExpressions: [{ key: SANDBOX_LABEL, operator: 'Exists' }] },

@@ -45,8 +45,8 @@ function recordIn(lease: V1Lease | undefined): FindingsRecord | undefined {
 }
 
 /**
- * One process of an installation probes at a time, and the others use its findings. A lease that is not renewed has lost its holder.
- * The clocks of machines are never compared but for the age of findings.
+ * One process of an installation probes at a time, and the others use its findings. A lease that is not renewed has
+ * lost its holder. The clocks of machines are never compared but for the age of findings.
  */
 export class ProbeLease {
   private readonly holder = randomUUID();

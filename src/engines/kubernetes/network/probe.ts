@@ -68,7 +68,10 @@ async function probeFrom(guest: Guest, pods: ProbePods, { client, server }: Star
   };
 }
 
-/** Whether connections succeed or fail as they should, soon. Two in a row must, because networks follow a policy in steps. */
+/**
+ * Whether connections succeed or fail as they should, soon. Two in a row must, because networks follow a policy in
+ * steps.
+ */
 async function follows(guest: Guest, address: string, isWanted: boolean): Promise<boolean> {
   const deadline = performance.now() + FOLLOW_LIMIT_MS;
   for (let hits = 0; performance.now() < deadline; await sleep(POLL_MS)) {

@@ -46,11 +46,14 @@ const RESIZE_MS = 600_000;
 const COPY_MS = 4 * 3_600_000;
 
 /**
- * A sparse file needs no zeroes in its inode tables, so mkfs(8) skips them by holes; the kernel would fill 1.6 % of the disk with zeroes after
- * the mount. The journal stays a hole until it is used. 20 GiB take 20 ms and 4.4 MB.
+ * A sparse file needs no zeroes in its inode tables, so mkfs(8) skips them by holes; the kernel would fill 1.6 % of the
+ * disk with zeroes after the mount. The journal stays a hole until it is used. 20 GiB take 20 ms and 4.4 MB.
  */
 const MKFS_OPTIONS = ['-q', '-F', '-b', '4096', '-m', '0', '-E', 'lazy_itable_init=0,lazy_journal_init=1'];
-/** `discard`: the space of deleted files returns to the machine. A guest cannot make devices, and `nodev` holds if it could. */
+/**
+ * `discard`: the space of deleted files returns to the machine. A guest cannot make devices, and `nodev` holds if it
+ * could.
+ */
 const MOUNT_OPTIONS = 'loop,nodev,nosuid,discard,errors=remount-ro';
 
 /** All of them need the lock of the volume. `volume`: its directory. */
@@ -69,7 +72,10 @@ export async function isMounted(volume: string, at = MOUNT_POINT): Promise<boole
   return point !== undefined && point.dev !== (await stat(volume)).dev;
 }
 
-/** mount(8) takes the loop device that the image has already, such as that of a sandbox: the file system is the same one. */
+/**
+ * mount(8) takes the loop device that the image has already, such as that of a sandbox: the file system is the same
+ * one.
+ */
 export async function mountImage(
   volume: string,
   lock: FileHandle,
@@ -84,7 +90,9 @@ export async function mountImage(
   await runProgram('mount', args, { lock, timeoutMs: MOUNT_MS });
 }
 
-/** Throws while something here has a file of it open. The loop device goes with the last mount, also those of sandboxes. */
+/**
+ * Throws while something here has a file of it open. The loop device goes with the last mount, also those of sandboxes.
+ */
 export async function unmountImage(volume: string, lock: FileHandle): Promise<void> {
   if (!(await isMounted(volume))) return;
   await runProgram('umount', [join(volume, MOUNT_POINT)], { lock, timeoutMs: MOUNT_MS });
@@ -126,7 +134,9 @@ export async function makeImage(volume: string, capGib: number, lock: FileHandle
   await syncDirectory(volume);
 }
 
-/** Removes what the conversion replaced. A directory that another release wrote beside an image has no mark, and stays. */
+/**
+ * Removes what the conversion replaced. A directory that another release wrote beside an image has no mark, and stays.
+ */
 export async function removeCopied(volume: string, lock: FileHandle): Promise<void> {
   const mark = join(volume, COPIED_MARK);
   if (!(await lstat(mark).catch(ignoreMissing))) return;
@@ -135,8 +145,8 @@ export async function removeCopied(volume: string, lock: FileHandle): Promise<vo
 }
 
 /**
- * Lets the image grow to the cap. A mounted file system grows only for a service with CAP_SYS_RESOURCE; false: it grows at a later use, when
- * nobody has it mounted. The mark keeps that in mind, and that a crash came in between.
+ * Lets the image grow to the cap. A mounted file system grows only for a service with CAP_SYS_RESOURCE; false: it grows
+ * at a later use, when nobody has it mounted. The mark keeps that in mind, and that a crash came in between.
  */
 export async function growImage(volume: string, capGib: number, lock: FileHandle): Promise<boolean> {
   await writeFile(join(volume, GROWING_MARK), '');

@@ -5,10 +5,10 @@ import { runProgram } from './program.js';
 const LONGEST_WAIT_S = 600;
 
 /**
- * Runs `work` while no other process of this machine works on the disk of the volume: two loop devices of one image would destroy its file
- * system. The lock is flock(2) on the directory. It belongs to the open file, which flock(1), this process and the programs of `work` share;
- * the kernel releases it when the last of them ends.
- * Without `waits` a lock of somebody else throws.
+ * Runs `work` while no other process of this machine works on the disk of the volume: two loop devices of one image
+ * would destroy its file system. The lock is flock(2) on the directory. It belongs to the open file, which flock(1),
+ * this process and the programs of `work` share; the kernel releases it when the last of them ends. Without `waits` a
+ * lock of somebody else throws.
  */
 export async function withDiskLock<T>(
   volume: string,

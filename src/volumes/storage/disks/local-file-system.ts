@@ -2,7 +2,10 @@ import { statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { ignoreMissing } from '../guest-path.js';
 
-/** statfs(2) of file systems that one machine mounts at a time: two machines that mount one image destroy its file system. */
+/**
+ * statfs(2) of file systems that one machine mounts at a time: two machines that mount one image destroy its file
+ * system.
+ */
 const LOCAL = new Map([
   [0xef53, 'ext4'],
   [0x58465342, 'xfs'],

@@ -14,7 +14,10 @@ const PROGRAMS = {
   mount: 'mount',
 };
 
-/** Makes, mounts and grows a disk in `scratch`. Undefined: volumes below `root` can have caps; otherwise the reason, and a remedy. */
+/**
+ * Makes, mounts and grows a disk in `scratch`. Undefined: volumes below `root` can have caps; otherwise the reason, and
+ * a remedy.
+ */
 export async function explainNoDisks(root: string, scratch: string): Promise<string | undefined> {
   if (!(await isLocalFileSystem(root))) {
     return `${root} is on a file system that machines share: choose a local one with --volumes-dir`;

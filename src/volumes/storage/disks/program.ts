@@ -7,8 +7,8 @@ const PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const KEPT_CHARACTERS = 2_000;
 
 /**
- * Runs a program of the system. It inherits the lock as descriptor 3, so that the lock outlives a service that is killed meanwhile. Throws
- * with the program's own words.
+ * Runs a program of the system. It inherits the lock as descriptor 3, so that the lock outlives a service that is
+ * killed meanwhile. Throws with the program's own words.
  */
 export async function runProgram(
   name: string,

@@ -29,7 +29,10 @@ const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 const MOUNTED_DISKS = { total: 1_024, each: 256 };
 /** Programs that make, mount and unmount disks, for a moment. */
 const WORK = { total: 4, each: 2 };
-/** Copies of directories to disks, and growth: they take as long as the volume is large, and must not keep mounts waiting. */
+/**
+ * Copies of directories to disks, and growth: they take as long as the volume is large, and must not keep mounts
+ * waiting.
+ */
 const LONG_WORK = { total: 2, each: 1 };
 const IDLE_MS = 30_000;
 const SWEEP_MS = 15_000;
@@ -38,8 +41,9 @@ const REMEMBERED = 10_000;
 const GROWTH_RETRY_MS = 15_000;
 
 /**
- * The disks of volumes with a cap: each is an image with a file system in the directory of its volume. A disk is mounted here while somebody
- * uses it, and for a while longer. Sandboxes have mounts of their own, which keep its loop device.
+ * The disks of volumes with a cap: each is an image with a file system in the directory of its volume. A disk is
+ * mounted here while somebody uses it, and for a while longer. Sandboxes have mounts of their own, which keep its loop
+ * device.
  */
 export class VolumeDisks {
   private readonly usedAt = new Map<string, number>();
@@ -67,7 +71,10 @@ export class VolumeDisks {
     }
   }
 
-  /** The directory of the mounted disk, open, which keeps the mount. Undefined: the volume has no disk. The caller closes it. */
+  /**
+   * The directory of the mounted disk, open, which keeps the mount. Undefined: the volume has no disk. The caller
+   * closes it.
+   */
   async open(volume: string, name: string): Promise<FileHandle | undefined> {
     for (let round = 0; ; round += 1) {
       const found = await this.openMounted(volume, name);
@@ -83,8 +90,8 @@ export class VolumeDisks {
   }
 
   /**
-   * Makes the disk of a volume, or lets it grow. The directory of the volume exists. `isStart`: a growth that failed lately is tried again.
-   * Throws VolumeDiskError.
+   * Makes the disk of a volume, or lets it grow. The directory of the volume exists. `isStart`: a growth that failed
+   * lately is tried again. Throws VolumeDiskError.
    */
   async hold(volume: string, capGib: number, isStart: boolean): Promise<void> {
     const known = this.sizes.get(volume);
