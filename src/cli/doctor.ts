@@ -10,7 +10,6 @@ import { databaseCommand, print } from './command.js';
 import { withConfig } from './config-options.js';
 import { checkDatabase } from './doctor-database.js';
 import { inspectDisks } from './doctor-disks.js';
-import { findingsText } from './doctor-finding.js';
 import { readStored, type StoredInstallation } from './doctor-installation.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
 import { checkDescriptors, checkNode, checkSystem } from './doctor-machine.js';
@@ -115,4 +114,16 @@ function examinedEngine(choice: string, stored: StoredInstallation | undefined):
   const remembered = engineNamed(stored?.runtime ?? '');
   const fallback = automaticEngine('fallback');
   return remembered && remembered !== fallback ? remembered : automaticEngine('preferred');
+}
+
+const SIGNS = { ok: '✓', missing: '–', broken: '✗' };
+const INDENT = ' '.repeat(15);
+
+function findingsText(findings: readonly Finding[]): string {
+  return findings
+    .flatMap(({ check, state, found, remedy }) => [
+      `${SIGNS[state]} ${check.padEnd(12)} ${found}`,
+      ...(remedy === undefined ? [] : [`${INDENT}→ ${remedy}`]),
+    ])
+    .join('\n');
 }

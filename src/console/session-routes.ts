@@ -11,9 +11,27 @@ import { readJson } from '../http/read-json.js';
 import type { App } from '../http/route.js';
 import { shortInstant } from '../lib/instant.js';
 import { getOrg } from '../orgs/queries.js';
-import { SessionResponse, SignInRequest } from './schema.js';
 import { signIn } from './sign-in.js';
 import { signOut } from './sign-out.js';
+import { Type, type Static } from 'typebox';
+import { DateTime, Nullable, StringMap, Uuid } from '../http/schema.js';
+
+const SignInRequest = Type.Object({ key: Type.String() }, { additionalProperties: false });
+
+const SessionResponse = Type.Object({
+  csrf_token: Type.String(),
+  expires_at: DateTime,
+  key: Type.Object({
+    id: Uuid,
+    name: Type.String(),
+    prefix: Type.String(),
+    scopes: Type.Array(Type.String()),
+    labels: StringMap(),
+    expires_at: Nullable(DateTime),
+    organization: Type.Object({ id: Uuid, name: Type.String(), slug: Type.String() }),
+  }),
+});
+type SessionResponse = Static<typeof SessionResponse>;
 
 const URL = '/console/session';
 /** Many times the length of a key. The body is read before the caller is known, so it is kept small. */

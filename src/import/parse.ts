@@ -8,10 +8,11 @@ import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
 import { isUuid } from '../lib/uuid.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from '../spec/text.js';
-import { findInexact } from './inexact-payload.js';
 import { Line, type Kind } from './schema.js';
-import { withEphemeral, withoutSecretValues } from './spec.js';
 import { stripUnknownFields } from './strip-unknown.js';
+import { findRepeatedKey, InexactNumber, parseInexact } from '../lib/exact-json.js';
+import { MASKED, withoutSecrets } from '../spec/env-schema.js';
+import type { SandboxSpec } from '../spec/schema.js';
 
 /** `values`: the columns of `staging-queries.ts` in order. */
 export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };
@@ -204,4 +205,43 @@ function resourceOf(payload: unknown): string | null {
   const { resource_id, sandbox_id, volume_id, api_key_id } = payload as Record<string, unknown>;
   const id = resource_id ?? sandbox_id ?? volume_id ?? api_key_id;
   return typeof id === 'string' && isUuid(id) ? id.toLowerCase() : null;
+}
+
+/** The event log hashes canonical JSON (RFC 8785): its numbers are doubles, its keys unique. */
+function findInexact(text: string): string | undefined {
+  const repeated = findRepeatedKey(text);
+  if (repeated !== undefined) return `has the key ${JSON.stringify(repeated)} twice: give it once`;
+  const event = parseInexact(text) as { payload?: unknown } | undefined;
+  const found = findNumber(event?.payload, 'payload');
+  return found && `${found.path} is ${found.number.text}, which would be changed: write it as a string`;
+}
+
+function findNumber(value: unknown, path: string): { path: string; number: InexactNumber } | undefined {
+  if (value instanceof InexactNumber) return { path, number: value };
+  if (typeof value !== 'object' || value === null) return undefined;
+  for (const [key, item] of Object.entries(value)) {
+    const found = findNumber(item, Array.isArray(value) ? `${path}[${key}]` : `${path}.${key}`);
+    if (found) return found;
+  }
+  return undefined;
+}
+
+function withEphemeral(spec: SandboxSpec, ephemeral: boolean): SandboxSpec | undefined {
+  if ((spec.lifecycle.ephemeral ?? ephemeral) !== ephemeral) return undefined;
+  return { ...spec, lifecycle: { ...spec.lifecycle, ephemeral } };
+}
+
+/** Masks secret variables. Keeps boolean members of `injection`: another member may contain the value of the secret. */
+function withoutSecretValues(spec: SandboxSpec): SandboxSpec {
+  const { network } = spec;
+  const env = withoutSecrets(spec.env, MASKED);
+  if (!network.secrets) return { ...spec, env };
+  const secrets = network.secrets.map((secret) => ({ ...secret, injection: flagsOf(secret.injection) }));
+  return { ...spec, env, network: { ...network, secrets } };
+}
+
+function flagsOf(injection: Record<string, unknown>): Record<string, boolean> {
+  return Object.fromEntries(
+    Object.entries(injection).filter((entry): entry is [string, boolean] => typeof entry[1] === 'boolean'),
+  );
 }

@@ -1,4 +1,4 @@
-import type { Pool } from '../../db/pool.js';
+import type { Pool, Sql } from '../../db/pool.js';
 import { inTransaction, type Transaction } from '../../db/transaction.js';
 import { monthAfter, monthsBefore, shortInstant, startOfMonth, type Instant } from '../../lib/instant.js';
 import { RETENTION } from '../events/actor.js';
@@ -26,7 +26,6 @@ import { sealQueue } from '../log/seal.js';
 import type { SealContext } from '../log/seal-context.js';
 import { BrokenLog } from '../log/verify-head.js';
 import { findLastDue } from './last-due-entry.js';
-import { monthsWithEvents } from './month-queries.js';
 
 const BATCH = 5_000;
 const MAX_CLOCK_SKEW_SECONDS = 86_400;
@@ -165,4 +164,25 @@ async function deleteByRecord(pool: Pool, drop: DropRecord, signal: AbortSignal)
     await allowRemoval(tx);
     await deleteEmptyMonths(tx, drop);
   });
+}
+
+/** The months before `before` in which an organization has or had events, newest first, by their first instants. */
+async function monthsWithEvents(sql: Sql, orgId: string, before: Instant): Promise<Instant[]> {
+  const { rows } = await sql.query<{ month: Instant }>(
+    `with recursive found (month) as (
+       select $2::timestamptz
+       union all
+       select greatest(
+         (select m.month from event_months m
+          where m.org_id = $1 and m.month < found.month
+          order by m.month desc limit 1),
+         (select date_trunc('month', u.occurred_at, 'UTC') from unsealed_events u
+          where u.org_id = $1 and u.occurred_at < found.month
+          order by u.occurred_at desc limit 1))
+       from found where found.month is not null
+     )
+     select month from found where month < $2::timestamptz`,
+    [orgId, before],
+  );
+  return rows.map(({ month }) => month);
 }

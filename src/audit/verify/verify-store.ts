@@ -1,8 +1,8 @@
 import type { Pool } from '../../db/pool.js';
 import { inTransaction, type Transaction } from '../../db/transaction.js';
-import { shortInstant } from '../../lib/instant.js';
+import { shortInstant, startOfMonth } from '../../lib/instant.js';
 import { actorId } from '../events/actor.js';
-import { type EventKeys } from '../events/event-keys.js';
+import type { EventKeys } from '../events/event-keys.js';
 import { lockPartitions } from '../events/partition-queries.js';
 import { getHead, lastCheckpointAfter, readCheckpoints } from '../log/chain-queries.js';
 import type { Checkpoint } from '../log/checkpoint.js';
@@ -11,12 +11,18 @@ import { isRetentionTrusted } from '../log/retention-signature.js';
 import { keysSince } from '../log/signed-text.js';
 import { readEntries } from './entry-batches.js';
 import { LogVerifier } from './log-verifier.js';
-import { MonthIndexCheck } from './month-index.js';
 import { nodeCrypto, type Trust } from './node-crypto.js';
 import { ReferenceComparison, type ReferenceLog } from './reference-logs.js';
 import { VerificationFault, type Verdict } from './verification-fault.js';
-import { countUnsealed, findInsertedEvent, hasKeysWithoutLog } from './verify-queries.js';
+import {
+  countUnsealed,
+  findInsertedEvent,
+  hasKeysWithoutLog,
+  listedMonths,
+  type ListedMonth,
+} from './verify-queries.js';
 import { refuseLate, verifyQueue } from './verify-queue.js';
+import type { EventContent } from '../events/hash-chain.js';
 
 export interface StoreOptions {
   references?: readonly ReferenceLog[];
@@ -137,4 +143,29 @@ function requireCurrentKey(head: Checkpoint | undefined, { keys }: Trust): void 
     `its end is signed by the key ${head.key_id}, which ${current.id} replaced: the service has not signed it again yet, or the old key was stolen`,
     'unsealed',
   );
+}
+
+/** Checks `event_months`: lists do not find events whose type and month are missing there. */
+class MonthIndexCheck {
+  private readonly found = new Map<string, ListedMonth>();
+
+  add({ event_type, category, occurred_at }: EventContent): void {
+    const month = { event_type, category, month: startOfMonth(occurred_at) };
+    this.found.set(keyOf(month), month);
+  }
+
+  /** Called after the last event. Throws VerificationFault. */
+  async finish(tx: Transaction, orgId: string): Promise<void> {
+    const listed = new Set((await listedMonths(tx, orgId)).map(keyOf));
+    for (const [key, { event_type, month }] of this.found) {
+      if (listed.has(key)) continue;
+      throw new VerificationFault(
+        `lists do not show the ${event_type} events of ${month.slice(0, 7)}: their row in event_months was removed`,
+      );
+    }
+  }
+}
+
+function keyOf({ event_type, category, month }: ListedMonth): string {
+  return JSON.stringify([event_type, category, month]);
 }

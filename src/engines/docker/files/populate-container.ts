@@ -1,9 +1,9 @@
 import type Docker from 'dockerode';
 import type { RunSpec } from '../../../spec/run-spec.js';
-import { writeEntries } from '../archive.js';
+import { writeEntries, type Entry } from '../archive.js';
 import { applyPatches } from './patches.js';
-import { scriptEntries } from './scripts.js';
 import { makeWorkdir } from './workdir.js';
+import { scriptTexts } from '../../../engine/run-files.js';
 
 /** `user`: that of the image. `mounts`: the paths of volumes in the sandbox. `hasScripts`: they are in a mount. */
 export async function populateContainer(
@@ -18,4 +18,23 @@ export async function populateContainer(
   const tmpfs = spec.mounts.flatMap((mount) => (mount.type === 'tmpfs' ? [mount.guest] : []));
   const owner = spec.user ?? user;
   await makeWorkdir(container, { workdir: spec.workdir, user: owner, mounts: [...mounts, ...tmpfs] });
+}
+
+function scriptEntries(spec: RunSpec): Entry[] {
+  const texts = scriptTexts(spec);
+  if (texts.length === 0) return [];
+  const directories = ['.sandkeep', '.sandkeep/scripts'].map((name): Entry => ({
+    name,
+    type: 'directory',
+    mode: 0o755,
+  }));
+  return [
+    ...directories,
+    ...texts.map(([name, text]): Entry => ({
+      name: `.sandkeep/scripts/${name}`,
+      type: 'file',
+      mode: 0o755,
+      content: Buffer.from(text),
+    })),
+  ];
 }

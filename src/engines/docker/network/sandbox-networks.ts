@@ -5,7 +5,6 @@ import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { NOT_FOUND, statusOf } from '../errors.js';
 import type { ResolverConfig } from '../files/resolver-files.js';
 import { compilePolicy } from './compile-policy.js';
-import { hostAddresses } from './host-addresses.js';
 import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
 import { loadRules } from './nftables.js';
 import {
@@ -24,6 +23,7 @@ import {
 import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
 import { neededRepair } from './repair.js';
 import { systemResolvers } from './resolvers.js';
+import { networkInterfaces } from 'node:os';
 
 interface JoinedNetwork {
   mode: string;
@@ -237,4 +237,15 @@ async function createNetworkIfMissing(docker: Docker, name: string, instanceId: 
     // A second barrier between neighbours, besides the rules.
     Options: { 'com.docker.network.bridge.enable_icc': 'false' },
   });
+}
+
+function hostAddresses(): string[] {
+  return Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ internal }) => !internal)
+    .map(({ address }) => withoutZone(address));
+}
+
+function withoutZone(address: string): string {
+  return address.split('%')[0]!;
 }
