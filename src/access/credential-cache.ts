@@ -1,6 +1,6 @@
 import type { Changes, Channel } from '../db/changes.js';
 import { ApiError } from '../http/errors.js';
-import { inBatches } from '../lib/batches.js';
+import { inBatches } from '../fairness/batches.js';
 import { BoundedSet } from '../lib/bounded-set.js';
 import { Slots } from '../fairness/slots.js';
 import { hashTextOf } from './key-secret.js';

@@ -3,7 +3,7 @@ import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
 import { TICKET_PROTOCOL } from '../http/upgrade.js';
 import type { Instant } from '../lib/instant.js';
-import { inBatches } from '../lib/batches.js';
+import { inBatches } from '../fairness/batches.js';
 import { findSecrets, type SecretRow } from './key-queries.js';
 import { hashOf } from './key-secret.js';
 import { findSessions, ifOpen, type SessionRow } from './session-queries.js';

@@ -1,7 +1,7 @@
 import { Type, type TProperties } from 'typebox';
 import { isSchemaCurrent } from '../db/migrate.js';
 import type { Pool } from '../db/pool.js';
-import { inBatches } from '../lib/batches.js';
+import { inBatches } from '../fairness/batches.js';
 import { ApiError } from './errors.js';
 import type { App } from './route.js';
 

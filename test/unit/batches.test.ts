@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { inBatches } from '../../src/lib/batches.js';
+import { inBatches } from '../../src/fairness/batches.js';
 
-test('sources take turns in batches, however much each of them asks', async () => {
+test('owners take turns in batches, however much each of them asks', async () => {
   const batches: string[][] = [];
   const find = inBatches(
     async (items: readonly string[]) => {

@@ -35,7 +35,7 @@ function watched(limits?: { total: number; each: number }) {
   return { send, begun, untilBegun };
 }
 
-test('requests of one key begin in their order, in turns with those of another', async () => {
+test('requests of one owner begin in their order, in turns with those of another', async () => {
   const { send, untilBegun } = watched();
   send(...['a1', 'a2', 'a3', 'a4', 'b1', 'b2'].map(requestOf));
   expect(await untilBegun(6)).toEqual(['a1', 'a2', 'b1', 'a3', 'b2', 'a4']);
@@ -49,7 +49,7 @@ test('a request whose connection closes while it waits does not begin', async ()
   expect(await untilBegun(2)).toEqual(['a1', 'a3']);
 });
 
-test('a request beyond the limit of its key, or of all keys, begins at once', async () => {
+test('a request beyond the limit of its owner, or of all owners, begins at once', async () => {
   const { send, begun, untilBegun } = watched({ total: 3, each: 2 });
   send(...['a1', 'a2', 'a3', 'a4'].map(requestOf));
   expect(begun).toEqual(['a1', 'a4']);

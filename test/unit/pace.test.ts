@@ -8,7 +8,7 @@ function sharedPace(share: number, aheadMs: number): Pace {
   return pace;
 }
 
-test('a key that uses up its share waits, its callers one after the other, and other keys do not', () => {
+test('an owner that uses up its share waits, its callers one after the other, and other owners do not', () => {
   const pace = sharedPace(0.25, 100);
   // The work of 40 ms began 40 ms ago, so it is paid for in 120.
   expect(pace.charge('a', 40, 1_000)).toBe(20);
@@ -21,7 +21,7 @@ test('a key that uses up its share waits, its callers one after the other, and o
   expect(pace.charge('a', 40, 5_000)).toBe(20);
 });
 
-test('a key that is alone never waits, and owes nothing when another becomes active', () => {
+test('an owner that is alone never waits, and owes nothing when another becomes active', () => {
   const pace = new Pace({ share: 0.25, aheadMs: 0 });
   for (let at = 0; at < 100; at += 1) {
     pace.see('a', at);
@@ -35,7 +35,7 @@ test('a key that is alone never waits, and owes nothing when another becomes act
   expect(pace.charge('a', 100, 100 + ACTIVE_MS)).toBe(0);
 });
 
-test('a key that works whenever it may has its share of the time', () => {
+test('an owner that works whenever it may has its share of the time', () => {
   for (const share of [0.2, 0.5, 0.9]) {
     const pace = sharedPace(share, 50);
     let [now, worked] = [1_000, 0];
@@ -51,7 +51,7 @@ test('a key that works whenever it may has its share of the time', () => {
   }
 });
 
-test('work outside of requests keeps no request of its key waiting, and its callers wait one after the other', async () => {
+test('work outside of requests keeps no request of its owner waiting, and its callers wait one after the other', async () => {
   const pace = new Pace({ share: 0.001, aheadMs: 0 });
   for (const key of ['a', 'b']) pace.see(key);
   let rested = 0;
@@ -65,7 +65,7 @@ test('work outside of requests keeps no request of its key waiting, and its call
   expect(rested).toBe(2);
 });
 
-test('a pace forgets keys that have no debt', () => {
+test('a pace forgets owners that have no debt', () => {
   const pace = sharedPace(0.5, 0);
   pace.charge('long', 1_000, 1_000);
   for (let at = 0; at < 100; at += 1) pace.charge(`key ${at}`, 1, 1_000 + at * 2);

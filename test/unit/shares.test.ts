@@ -97,7 +97,7 @@ test('every request begins, no capacity is idle, and nothing is left over', () =
   );
 });
 
-test('keys that ask all the time get equal costs, whatever they cost and however low the estimates are', () => {
+test('owners that ask all the time get equal costs, whatever they cost and however low the estimates are', () => {
   const { total } = OPTIONS.running;
   // With larger ones the limit of the key itself would hold it back.
   const most = total / 4;
@@ -133,7 +133,7 @@ test('keys that ask all the time get equal costs, whatever they cost and however
   );
 });
 
-test('a key that asks for little begins after a handful of requests of one that asks for much', () => {
+test('an owner that asks for little begins after a handful of requests of one that asks for much', () => {
   const many = Array.from({ length: 500 }, () => ({ key: 'a', cost: 18, estimate: 18, at: 0 }));
   const few = Array.from({ length: 20 }, (_, index) => ({
     key: 'b',
@@ -150,7 +150,7 @@ test('a key that asks for little begins after a handful of requests of one that 
   }
 });
 
-test('a key uses more while no other key asks, and less from the first request of another', () => {
+test('an owner uses more while no other owner asks, and less from the first request of another', () => {
   let now = 0;
   const pace = new Pace({ share: 1, aheadMs: 1_000 });
   const shares = new Shares({ ...OPTIONS, pace, waiting: { total: 60, each: 30 }, now: () => now });
@@ -172,7 +172,7 @@ test('a key uses more while no other key asks, and less from the first request o
   expect(running()).toBe(25);
 });
 
-test('a key that begins to ask does not wait for the requests that another began while it was alone', () => {
+test('an owner that begins to ask does not wait for the requests that another began while it was alone', () => {
   const pace = new Pace({ share: 1, aheadMs: 0 });
   const shares = new Shares({ ...OPTIONS, pace });
   const enter = (key: string) => shares.enter(key, 4, () => undefined);
@@ -186,7 +186,7 @@ test('a key that begins to ask does not wait for the requests that another began
   expect(enter('a').isWaiting).toBe(true);
 });
 
-test('a key that is alone and holds all it may leaves room for a key that does not count as active', () => {
+test('an owner that is alone and holds all it may leaves room for an owner that does not count as active', () => {
   const pace = new Pace({ share: 1, aheadMs: 0 });
   const shares = new Shares({ ...OPTIONS, pace });
   pace.see('a');
@@ -195,7 +195,7 @@ test('a key that is alone and holds all it may leaves room for a key that does n
   expect(shares.enter('probe', 1, () => undefined).isWaiting).toBe(false);
 });
 
-test('a key that has used up its share rests, and then goes on by itself, while another key begins at once', async () => {
+test('an owner that has used up its share rests, and then goes on by itself, while another owner begins at once', async () => {
   const pace = new Pace({ share: 0.5, aheadMs: 20 });
   const shares = new Shares({ ...OPTIONS, pace });
   const told: string[] = [];
@@ -221,7 +221,7 @@ test('a key that has used up its share rests, and then goes on by itself, while 
   expect(performance.now() - releasedAt).toBeGreaterThan(25);
 });
 
-test('requests that wait for others make their key rest no longer than their work is worth', () => {
+test('requests that wait for others make their owner rest no longer than their work is worth', () => {
   let now = 0;
   const pace = new Pace({ share: 0.5, aheadMs: 0 });
   const shares = new Shares({ ...OPTIONS, pace, now: () => now });
@@ -253,7 +253,7 @@ test('a request begins whose rest ends while it is looked at', async () => {
   }
 });
 
-test('a key that rests begins at once when no other key is active any more', () => {
+test('an owner that rests begins at once when no other owner is active any more', () => {
   let now = 0;
   const pace = new Pace({ share: 0.001, aheadMs: 0 });
   const shares = new Shares({ ...OPTIONS, pace, now: () => now });
@@ -268,7 +268,7 @@ test('a key that rests begins at once when no other key is active any more', () 
   expect(second.isWaiting).toBe(false);
 });
 
-test('a key beyond its queue is refused, and beyond that of all the longest queue loses its oldest', () => {
+test('an owner beyond its queue is refused, and beyond that of all the longest queue loses its oldest', () => {
   const shares = new Shares(OPTIONS);
   const told: string[] = [];
   const enter = (key: string) =>
@@ -282,7 +282,7 @@ test('a key beyond its queue is refused, and beyond that of all the longest queu
   expect(told.slice(2)).toEqual(Array<string>(5).fill('a full'));
 });
 
-test('a key whose requests are held for long gets no more than its share', () => {
+test('an owner whose requests are held for long gets no more than its share', () => {
   const [second, unit] = [1_000, 20];
   let now = 0;
   const limits = { ...ENDLESS, running: { total: 12, each: 6 }, maxHoldMs: 5 * second };
@@ -354,7 +354,7 @@ test('requests that leave, wait or hold too long free their places', () => {
   expect(shares.counts).toMatchObject({ running: 0, waiting: 0 });
 });
 
-test('thousands of waiting requests that end as soon as they begin all begin, a few in each turn', async () => {
+test('thousands of waiting requests that end as soon as they begin all begin, a few in each iteration', async () => {
   const shares = new Shares({ ...OPTIONS, waiting: { total: 20_001, each: 20_000 } });
   const first = shares.enter('a', 24, () => undefined);
   const second = shares.enter('b', 24, () => undefined);
@@ -371,7 +371,7 @@ test('thousands of waiting requests that end as soon as they begin all begin, a 
   expect(shares.counts).toEqual({ running: 0, waiting: 0, flows: 0 });
 });
 
-test('thousands of requests that have waited too long are refused, a few in each turn', async () => {
+test('thousands of requests that have waited too long are refused, a few in each iteration', async () => {
   let [now, refused] = [0, 0];
   const shares = new Shares({
     ...OPTIONS,
@@ -402,7 +402,7 @@ async function mostOfTurn(count: () => number, whole: number): Promise<number> {
   return most;
 }
 
-test('a request that ends after it no longer counted leaves the later ones of its key in place', () => {
+test('a request that ends after it no longer counted leaves the later ones of its owner in place', () => {
   let now = 0;
   const shares = new Shares({ ...OPTIONS, now: () => now });
   const enter = (key: string, cost: number) => shares.enter(key, cost, () => undefined);
@@ -417,7 +417,7 @@ test('a request that ends after it no longer counted leaves the later ones of it
   expect(shares.counts).toMatchObject({ running: 3, waiting: 1 });
 });
 
-test('a request that never ends keeps no other key in memory', () => {
+test('a request that never ends keeps no other owner in memory', () => {
   let now = 0;
   const shares = new Shares({ ...OPTIONS, now: () => now });
   shares.enter('endless', 1, () => undefined);
@@ -427,7 +427,7 @@ test('a request that never ends keeps no other key in memory', () => {
   expect(shares.counts).toEqual({ running: 0, waiting: 0, flows: 1 });
 });
 
-test('keys that are idle are forgotten while others are busy', () => {
+test('owners that are idle are forgotten while others are busy', () => {
   const shares = new Shares(OPTIONS);
   enterAndRelease('idle');
   const busy = shares.enter('busy', 1, () => undefined);

@@ -2,7 +2,7 @@ import { isNarrowed } from '../../access/access.js';
 import type { Context } from '../../context.js';
 import { inReadSpan } from '../../db/traced.js';
 import { ApiError } from '../../http/errors.js';
-import { inBatches } from '../../lib/batches.js';
+import { inBatches } from '../../fairness/batches.js';
 import { readSandbox, readSandboxes, type SandboxKey } from '../queries.js';
 import { hasSpec, SANDBOX, type SandboxTextRow } from '../row.js';
 

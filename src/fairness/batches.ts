@@ -1,3 +1,5 @@
+import { Rotation } from './rotation.js';
+
 interface Waiter<T, R> {
   item: T;
   resolve: (result: R) => void;
@@ -6,30 +8,25 @@ interface Waiter<T, R> {
 
 /**
  * Batches calls for single items. While `concurrency` batches are in flight, items queue; the next batch takes up to
- * `maxBatch`, one of each source in turn. `work` returns a result for each item, in order. An error of `work` rejects
- * all items of the batch.
+ * `maxBatch`. Owners take turns in it. `work` returns a result for each item, in order. An error of `work` rejects all
+ * items of the batch.
  */
 export function inBatches<T, R>(
   work: (items: readonly T[]) => Promise<readonly R[]>,
   { concurrency, maxBatch }: { concurrency: number; maxBatch: number },
-): (item: T, source?: string) => Promise<R> {
-  const queues = new Map<string, Waiter<T, R>[]>();
+): (item: T, owner?: string) => Promise<R> {
+  const waiting = new Rotation<Waiter<T, R>>();
   let running = 0;
 
   function take(): Waiter<T, R>[] {
     const batch: Waiter<T, R>[] = [];
-    while (batch.length < maxBatch && queues.size > 0) {
-      const [source, queue] = queues.entries().next().value!;
-      batch.push(queue.shift()!);
-      queues.delete(source);
-      if (queue.length > 0) queues.set(source, queue);
-    }
+    for (let next; batch.length < maxBatch && (next = waiting.take());) batch.push(next);
     return batch;
   }
 
   async function run(): Promise<void> {
     running += 1;
-    while (queues.size > 0) {
+    while (waiting.size > 0) {
       const batch = take();
       try {
         const results = await work(batch.map(({ item }) => item));
@@ -41,11 +38,9 @@ export function inBatches<T, R>(
     running -= 1;
   }
 
-  return async (item, source = '') =>
+  return async (item, owner = '') =>
     new Promise((resolve, reject) => {
-      const queue = queues.get(source) ?? [];
-      queue.push({ item, resolve, reject });
-      queues.set(source, queue);
+      waiting.add(owner, { item, resolve, reject });
       if (running < concurrency) void run();
     });
 }
