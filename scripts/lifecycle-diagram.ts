@@ -1,4 +1,4 @@
-import { STATUSES } from '../src/spec/schema.js';
+import { STATUSES } from '../src/spec/statuses.js';
 import {
   OPERATIONS,
   TRANSITIONS,

@@ -49,7 +49,7 @@ import { sessionExamples } from './sandboxes/sessions/examples.js';
 import { sessionRoutes as sandboxSessionRoutes } from './sandboxes/sessions/routes.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
 import { terminalRoutes } from './sandboxes/terminal/routes.js';
-import { CreateSandboxRequest } from './spec/schema.js';
+import { CreateSandboxRequest } from './spec/specification.js';
 import { usageExamples } from './usage/examples.js';
 import { usageRoutes } from './usage/routes.js';
 import { volumeExamples } from './volumes/examples.js';

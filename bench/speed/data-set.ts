@@ -1,4 +1,4 @@
-import type { CreateSandboxRequest } from '../../src/spec/schema.js';
+import type { CreateSandboxRequest } from '../../src/spec/specification.js';
 
 /** The size of a data set. Every sandbox has ten runs. */
 export interface DataSet {

@@ -1,7 +1,7 @@
 import type { Client } from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { instantFromMicros, type Instant } from '../../src/lib/instant.js';
-import { resolve } from '../../src/sandboxes/admission/resolve.js';
+import { SPECIFICATION } from '../../src/spec/specification.js';
 import { encodeSpec, SPEC_FORMAT } from '../../src/spec/text.js';
 import { copyRows, type Cell } from './copy.js';
 import { labelsOf, requestOf, RUNS_EACH } from './data-set.js';
@@ -68,7 +68,10 @@ function* sandboxRows(
   until: number,
 ): Generator<Cell[]> {
   for (const [index, { id, name, createdAt, runId }] of batch.entries()) {
-    const { spec, runSpec } = resolve(requestOf(name, labelsOf(from + index, count)), NO_VOLUMES);
+    const { spec, runSpec } = SPECIFICATION.resolve(
+      requestOf(name, labelsOf(from + index, count)),
+      NO_VOLUMES,
+    );
     const [started, stopped] = runTimes(createdAt, until, RUNS_EACH - 1);
     yield [
       org.id,

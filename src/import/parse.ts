@@ -12,7 +12,7 @@ import { Line, type Kind } from './schema.js';
 import { stripUnknownFields } from './strip-unknown.js';
 import { findRepeatedKey, InexactNumber, parseInexact } from '../lib/exact-json.js';
 import { MASKED, withoutSecrets } from '../spec/env-schema.js';
-import type { SandboxSpec } from '../spec/schema.js';
+import type { SandboxSpec } from '../spec/specification.js';
 
 /** `values`: the columns of `staging-queries.ts` in order. */
 export type Parsed = { kind: Kind; values: (string | number | boolean | null)[] };

@@ -6,7 +6,8 @@ import type { Instant } from '../lib/instant.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import type { NextRun } from './lifecycle/next-run.js';
 import { SANDBOX, type SandboxRow, type SandboxTextRow } from './row.js';
-import type { SandboxSpec, SandboxStatus } from '../spec/schema.js';
+import type { SandboxSpec } from '../spec/specification.js';
+import type { SandboxStatus } from '../spec/statuses.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from '../spec/text.js';
 
 export interface LockedSandbox extends SandboxRow {

@@ -1,6 +1,6 @@
 import type { Static, TSchema } from 'typebox';
 import { shortFromPostgres, shortInstant, type Instant } from '../lib/instant.js';
-import type { SandboxSpec } from '../spec/schema.js';
+import type { SandboxSpec } from '../spec/specification.js';
 import { encodeSpec, shownSpec } from '../spec/text.js';
 
 /** The columns of a row by name, each as PostgreSQL writes it. */

@@ -13,13 +13,8 @@ import {
   type RowOf,
   type TextRow,
 } from './row-kinds.js';
-import {
-  SandboxCommand,
-  SandboxSpec,
-  SandboxStatus,
-  SandboxStatusReason,
-  StopReason,
-} from '../spec/schema.js';
+import { SandboxCommand, SandboxStatus, SandboxStatusReason, StopReason } from '../spec/statuses.js';
+import { SandboxSpec } from '../spec/specification.js';
 
 /** The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers. */
 export const SANDBOX_FIELDS = {

@@ -1,9 +1,7 @@
 import { Buffer } from 'node:buffer';
 import type { FastifyRequest } from 'fastify';
 import { ByteList } from '../http/byte-list.js';
-import type { CreateSandboxRequest } from './schema.js';
-
-type Patches = NonNullable<CreateSandboxRequest['patches']>;
+import type { Patch } from './patch-schema.js';
 
 /** Turns the long contents of file patches, which the schema does not know, into base64. */
 export async function acceptByteLists({ body }: Pick<FastifyRequest, 'body'>): Promise<void> {
@@ -17,7 +15,7 @@ export async function acceptByteLists({ body }: Pick<FastifyRequest, 'body'>): P
 }
 
 /** A list of a million numbers would take 50 ms to parse whenever the sandbox is read. */
-export function withBase64(patches: Patches): Patches {
+export function withBase64(patches: readonly Patch[]): Patch[] {
   return patches.map((patch) =>
     patch.type === 'file' && typeof patch.content !== 'string'
       ? { ...patch, content: Buffer.from(patch.content).toString('base64') }

@@ -1,23 +1,8 @@
-/** The network of requests and of answers (contract section 2.2). */
-import { Type, type Static } from 'typebox';
-import {
-  AnyObject,
-  Field,
-  Int32,
-  Int64,
-  Named,
-  NoEffect,
-  NotOffered,
-  Nullable,
-  Words,
-} from '../http/schema.js';
-import { NetworkPolicy } from '../network-policy/schema.js';
-import { SecretsConfig } from './secret-schema.js';
-import { MOST } from './size-limits.js';
+/** Parts of the network of requests and of answers (contract section 2.2). */
+import { Type } from 'typebox';
+import { Int32, Int64, Named, Nullable, Words } from '../http/schema.js';
 
-// Requests and answers:
-
-const PublishedPort = Named(
+export const PublishedPort = Named(
   'PublishedPortSpec',
   {
     guest_port: Int32({ description: 'The port in the guest.' }),
@@ -33,7 +18,7 @@ const PublishedPort = Named(
   'A port of the guest that is reached through the host.',
 );
 
-const TlsConfig = Named(
+export const TlsConfig = Named(
   'TlsConfig',
   {
     enabled: Type.Optional(Type.Boolean({ description: 'Whether TLS connections are intercepted.' })),
@@ -110,75 +95,7 @@ const TlsConfig = Named(
   'The interception of TLS connections of a sandbox.',
 );
 
-// Requests:
-
-export const UNKNOWN_FIELDS =
-  'Unknown fields are named in the `warnings` of the answer. Those that would restrict the sandbox or give it something are refused.';
-
-export const NetworkRequest = Named(
-  'CloudNetworkSpec',
-  {
-    enabled: Type.Optional(
-      Type.Boolean({ default: true, description: 'Whether the sandbox has a network.' }),
-    ),
-    max_connections: Type.Optional(
-      Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
-    ),
-    max_udp_connections: Type.Optional(
-      Nullable(Int64({ description: 'The most UDP flows at once. Null and 0: no limit.' })),
-    ),
-    policy: Type.Optional(
-      Field(
-        Nullable(NetworkPolicy),
-        'The traffic that the sandbox may have. Null: the public profile, as in `docs/runtimes.md`.',
-      ),
-    ),
-    secrets: Type.Optional(
-      Field(Nullable(SecretsConfig), 'The secrets that are injected into requests of the guest. Null: none.'),
-    ),
-    ports: Type.Optional(
-      Nullable(
-        Type.Array(PublishedPort, {
-          maxItems: MOST.ports,
-          description: 'The ports to publish on the host. Null: none.',
-        }),
-      ),
-    ),
-    tls: Type.Optional(Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.')),
-    strict: Type.Optional(
-      Type.Boolean({
-        description:
-          'Whether the rules of a policy are enforced as they stand, which they always are. Official clients send it with every create.',
-      }),
-    ),
-    dns: Type.Optional(NotOffered(Nullable(AnyObject()), 'sandboxes use the resolvers of their machine')),
-    interface: Type.Optional(NotOffered(Nullable(AnyObject()), 'the runtime gives out addresses')),
-    trust_host_cas: Type.Optional(
-      NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only', false),
-    ),
-  },
-  'The network of a sandbox. Unknown fields are refused.',
-);
-export type NetworkRequest = Static<typeof NetworkRequest>;
-
-// Answers:
-
-const SandboxSecret = Named(
-  'SandboxSecretResponse',
-  {
-    env_var: Type.String({ description: 'The environment variable that has the placeholder in the guest.' }),
-    placeholder: Type.String({ description: 'The text that stands for the secret in the guest.' }),
-    allowed_hosts: Type.Array(AnyObject(), { description: 'The hosts that the secret may be sent to.' }),
-    injection: AnyObject({ description: 'The parts of a request in which the secret is injected.' }),
-    on_violation: Type.Optional(AnyObject({ description: 'The reaction to a violation.' })),
-    require_tls_identity: Type.Optional(
-      Type.Boolean({ description: 'An extension: false if the secret is also sent to unverified hosts.' }),
-    ),
-  },
-  'A secret, without its value and the place where the value is kept.',
-);
-
-const DnsConfig = Named(
+export const DnsConfig = Named(
   'DnsConfig',
   {
     nameservers: Type.Optional(
@@ -197,7 +114,7 @@ const DnsConfig = Named(
   'The name resolution of a sandbox.',
 );
 
-const InterfaceOverrides = Named(
+export const InterfaceOverrides = Named(
   'InterfaceOverrides',
   {
     ipv4_address: Type.Optional(Nullable(Type.String({ description: 'The IPv4 address of the guest.' }))),
@@ -220,29 +137,4 @@ const InterfaceOverrides = Named(
     mtu: Type.Optional(Nullable(Int32({ description: 'The largest packet in bytes.' }))),
   },
   'The settings of the network interface. Null: the runtime decides.',
-);
-
-export const SandboxNetwork = Named(
-  'SandboxNetworkResponse',
-  {
-    enabled: Type.Boolean({ description: 'Whether the sandbox has a network.' }),
-    ports: Type.Array(PublishedPort, { description: 'The ports that are published on the host.' }),
-    trust_host_cas: Type.Boolean({ description: 'Whether the guest trusts the CAs of the host.' }),
-    dns: Type.Optional(Field(Nullable(DnsConfig), 'The name resolution. Null: that of the host.')),
-    interface: Type.Optional(
-      Field(Nullable(InterfaceOverrides), 'The settings of the interface. Null: the runtime decides.'),
-    ),
-    max_connections: Type.Optional(
-      Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
-    ),
-    max_udp_connections: Type.Optional(
-      Int64({ description: 'An extension: the most UDP flows at once. Absent: no limit.' }),
-    ),
-    policy: Type.Optional(
-      Field(Nullable(NetworkPolicy), 'The traffic that the sandbox may have. Null: the public profile.'),
-    ),
-    secrets: Type.Optional(Type.Array(SandboxSecret, { description: 'The secrets, without their values.' })),
-    tls: Type.Optional(Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.')),
-  },
-  'The network of a sandbox.',
 );

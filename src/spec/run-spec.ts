@@ -1,8 +1,9 @@
 import type { Integer } from '../lib/exact-json.js';
 import type { NetworkPolicy } from '../network-policy/schema.js';
 import type { Capability } from './capabilities.js';
+import type { HandoffInit } from './init-schema.js';
 import type { MountRequest } from './mount-schema.js';
-import type { CreateSandboxRequest } from './schema.js';
+import type { Patch } from './patch-schema.js';
 
 /** The request with defaults and without secrets, as the store keeps it. */
 export interface RunSpec {
@@ -22,8 +23,8 @@ export interface RunSpec {
   labels: Record<string, string>;
   rlimits: { resource: string; soft: Integer; hard: Integer }[];
   mounts: RunMount[];
-  patches: NonNullable<CreateSandboxRequest['patches']>;
-  init: CreateSandboxRequest['init'];
+  patches: Patch[];
+  init?: HandoffInit | null;
   securityProfile: 'default' | 'restricted';
   networkEnabled: boolean;
   /** Null, or missing in specifications of earlier releases: the public profile. */
@@ -40,6 +41,14 @@ export interface RunSpec {
 /** `volumeId`: never shown to callers. */
 export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
 export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
+
+/** The volumes that the mounts of a request name. */
+export interface MountVolumes {
+  /** The ids of managed volumes by their names. */
+  named: ReadonlyMap<string, string>;
+  /** The id of the host volume, if the request mounts a part of it. */
+  host: string | undefined;
+}
 
 export interface RunSecrets {
   /** Null: the image is there already, or needs none. */

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Buffer } from 'node:buffer';
 import { isOfSdk } from '../http/official-sdk.js';
-import type { SandboxSpec } from './schema.js';
+import type { SandboxSpec } from './specification.js';
 
 /** The SDKs decode the number of CPUs as 8 bits. A larger one would make them drop the whole specification. */
 const MOST_VCPUS = 255;

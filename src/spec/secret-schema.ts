@@ -1,6 +1,6 @@
-/** The secrets of requests, in the form of clients before 0.7 and of those since. */
+/** The secrets of requests, in the form of clients before 0.7 and of those since, and those of answers. */
 import { Type, type Static } from 'typebox';
-import { Field, Named, Nullable, Variants, Words } from '../http/schema.js';
+import { AnyObject, Field, Named, Nullable, Variants, Words } from '../http/schema.js';
 import { MOST } from './size-limits.js';
 
 const HostPattern = Variants(
@@ -173,3 +173,19 @@ export const SecretsConfig = Named(
   'The secrets that are injected into requests of the guest.',
 );
 export type SecretsConfig = Static<typeof SecretsConfig>;
+
+export const SandboxSecret = Named(
+  'SandboxSecretResponse',
+  {
+    env_var: Type.String({ description: 'The environment variable that has the placeholder in the guest.' }),
+    placeholder: Type.String({ description: 'The text that stands for the secret in the guest.' }),
+    allowed_hosts: Type.Array(AnyObject(), { description: 'The hosts that the secret may be sent to.' }),
+    injection: AnyObject({ description: 'The parts of a request in which the secret is injected.' }),
+    on_violation: Type.Optional(AnyObject({ description: 'The reaction to a violation.' })),
+    require_tls_identity: Type.Optional(
+      Type.Boolean({ description: 'An extension: false if the secret is also sent to unverified hosts.' }),
+    ),
+  },
+  'A secret, without its value and the place where the value is kept.',
+);
+export type SandboxSecret = Static<typeof SandboxSecret>;

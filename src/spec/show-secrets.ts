@@ -1,7 +1,6 @@
-import type { SandboxSpec } from './schema.js';
-import type { SecretEntry, SecretsConfig } from './secret-schema.js';
+import type { SandboxSecret, SecretEntry, SecretsConfig } from './secret-schema.js';
 
-type Shown = NonNullable<SandboxSpec['network']['secrets']>[number];
+type Shown = SandboxSecret;
 type Host = NonNullable<SecretEntry['allowed_hosts']>[number];
 
 /** The policies of secrets in the form of the contract. The value, its source and its vault path are left out. */

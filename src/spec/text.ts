@@ -1,6 +1,6 @@
 import { serializerOf } from '../http/serializer.js';
 import { parseExactBelow } from '../lib/exact-json.js';
-import { SandboxSpec } from './schema.js';
+import { SandboxSpec } from './specification.js';
 
 const serializeSpec = serializerOf(SandboxSpec);
 

@@ -2,7 +2,7 @@ import { Type, type Static } from 'typebox';
 import { labelsForm } from '../http/labels-form.js';
 import { Named, Nullable, restricting, StringMap } from '../http/schema.js';
 import { NAME_FORM, SLUG_FORM } from './names.js';
-import { RESTRICTIONS } from './restrictions.js';
+import { RESTRICTING_WORDS } from './restrictions.js';
 
 export const UpdateSandboxRequest = Named(
   'UpdateSandboxRequest',
@@ -23,6 +23,6 @@ export const UpdateSandboxRequest = Named(
     ),
   },
   'The changes to a sandbox. Fields that are left out stay.',
-  restricting({ ...RESTRICTIONS, fields: [] }),
+  restricting({ fields: [], words: RESTRICTING_WORDS }),
 );
 export type UpdateSandboxRequest = Static<typeof UpdateSandboxRequest>;

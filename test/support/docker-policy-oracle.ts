@@ -134,7 +134,7 @@ function numberOf(address: string): bigint {
   return parts.reduce((sum, part) => sum * 65_536n + BigInt(`0x${part}`), 0n);
 }
 
-export const address = fc.constantFrom(...Object.keys(WHAT));
+const address = fc.constantFrom(...Object.keys(WHAT));
 const cidr = fc
   .tuple(address, fc.option(fc.nat(128), { nil: undefined }))
   .map(([base, prefix]) =>

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Holding } from '../../src/engine/runtime.js';
 import { decide, type Step, type Wanted } from '../../src/sandboxes/reconcile/decide.js';
-import { STATUSES } from '../../src/spec/schema.js';
+import { STATUSES } from '../../src/spec/statuses.js';
 
 const EVICTED = { reason: 'evicted', message: 'its disk was full' } as const;
 

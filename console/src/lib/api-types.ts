@@ -49,16 +49,16 @@ export type CloudHostPatternWildcard = { type: 'wildcard'; value: string };
 
 export type CloudNetworkSpec = {
   enabled?: boolean;
+  ports?: PublishedPortSpec[] | null;
+  trust_host_cas?: unknown;
+  dns?: Record<string, unknown> | null;
+  interface?: Record<string, unknown> | null;
   max_connections?: number | null;
   max_udp_connections?: number | null;
   policy?: NetworkPolicy | null;
   secrets?: CloudSecretsConfig | null;
-  ports?: PublishedPortSpec[] | null;
   tls?: TlsConfig | null;
   strict?: boolean;
-  dns?: Record<string, unknown> | null;
-  interface?: Record<string, unknown> | null;
-  trust_host_cas?: unknown;
 };
 
 export type CloudPatch =
@@ -225,20 +225,20 @@ export type CreateApiKeyRequest = {
 
 export type CreateSandboxRequest = {
   name: string;
-  image?: CloudRootfsSource;
   slug?: string | null;
   resources?: CloudSandboxResources;
   runtime?: CloudSandboxRuntimeOptions;
   env?: EnvVarRequest[] | Record<string, string>;
   labels?: Record<string, string>;
   rlimits?: CloudRlimit[];
+  lifecycle?: SandboxPolicy;
   mounts?: CloudVolumeMount[];
-  patches?: CloudPatch[];
   network?: CloudNetworkSpec;
+  image?: CloudRootfsSource;
+  patches?: CloudPatch[];
   init?: HandoffInit | null;
   pull_policy?: CloudPullPolicy;
   security_profile?: SecurityProfile;
-  lifecycle?: SandboxPolicy;
   registry?: RegistrySelection | null;
   source?: 'oci';
   reference?: string;

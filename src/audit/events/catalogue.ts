@@ -1,6 +1,6 @@
 import { Type, type Static, type TProperties, type TSchema } from 'typebox';
 import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js';
-import { STATUSES, StopReason } from '../../spec/schema.js';
+import { STATUSES, StopReason } from '../../spec/statuses.js';
 import type { EventActor } from './schema.js';
 
 type ActorKind = EventActor['kind'];

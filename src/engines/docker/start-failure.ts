@@ -1,4 +1,4 @@
-import { RLIMIT_NAMES } from '../../spec/schema.js';
+import { RLIMIT_NAMES } from '../../spec/fields/rlimits.js';
 
 const MISPLACED = 'check that mounts[].guest is a directory, or for a file a file';
 

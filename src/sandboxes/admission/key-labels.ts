@@ -2,7 +2,7 @@ import { isNarrowed } from '../../access/access.js';
 import type { Caller } from '../../access/caller.js';
 import { requireScope } from '../../access/required-scope.js';
 import { ApiError } from '../../http/errors.js';
-import type { CreateSandboxRequest } from '../../spec/schema.js';
+import type { CreateSandboxRequest } from '../../spec/specification.js';
 
 /** Adds the labels that the key of the caller requires. Throws when a requested label contradicts one. */
 export function withKeyLabels(

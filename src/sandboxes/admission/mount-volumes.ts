@@ -1,16 +1,9 @@
 import type { Sql } from '../../db/pool.js';
 import { ApiError } from '../../http/errors.js';
 import type { Runtime } from '../../engine/runtime.js';
-import type { RunMount } from '../../spec/run-spec.js';
+import type { MountVolumes } from '../../spec/run-spec.js';
 import { getHostVolume, lockActiveVolumes } from '../../volumes/queries.js';
-import type { MountRequest } from '../../spec/mount-schema.js';
-import type { CreateSandboxRequest } from '../../spec/schema.js';
-
-export interface MountVolumes {
-  named: ReadonlyMap<string, string>;
-  /** The id of the host volume, if the request mounts a part of it. */
-  host: string | undefined;
-}
+import type { CreateSandboxRequest } from '../../spec/specification.js';
 
 /** Throws when a mounted volume is missing or on its way out, or has a cap that the runtime cannot enforce. */
 export async function volumesOf(
@@ -42,18 +35,4 @@ export async function volumesOf(
   function fieldOf(name: string): string {
     return `mounts[${mounts.findIndex((mount) => mount.type === 'named' && mount.name === name)}].name`;
   }
-}
-
-export function withVolumes(mounts: readonly MountRequest[], { named, host }: MountVolumes): RunMount[] {
-  return mounts.map((mount) => {
-    switch (mount.type) {
-      case 'named':
-        return { ...mount, volumeId: named.get(mount.name)! };
-      case 'bind':
-        return { ...mount, volumeId: host! };
-      case 'tmpfs':
-      case 'disk_image':
-        return mount;
-    }
-  });
 }

@@ -12,7 +12,6 @@ import { reserve } from '../../quotas/reserve.js';
 import { checkSize, refuseUnlimitedDisk } from '../../quotas/size-limits.js';
 import type { Runtime } from '../../engine/runtime.js';
 import { sealSecrets } from '../../secrets/secrets.js';
-import { checkRequest } from '../../spec/check-request.js';
 import { withKeyLabels, refuseMounts } from '../admission/key-labels.js';
 import { volumesOf } from '../admission/mount-volumes.js';
 import { makeSlug } from '../admission/make-slug.js';
@@ -21,9 +20,8 @@ import { insertLabels, insertMounted, insertSandbox } from '../queries.js';
 import { refuseTaken } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { removeFailed } from './replace-failed.js';
-import { resolve, secretsOf } from '../admission/resolve.js';
 import { presentSandbox, SANDBOX, type SandboxResponse } from '../row.js';
-import type { CreateSandboxRequest } from '../../spec/schema.js';
+import { SPECIFICATION, type CreateSandboxRequest } from '../../spec/specification.js';
 
 const SLUG_ATTEMPTS = 5;
 
@@ -45,7 +43,7 @@ export async function create(
   const labels = withKeyLabels(caller, asked.labels);
   const request = { ...asked, ...(labels ? { labels } : {}) };
   refuseMounts(caller, request);
-  checkRequest(request, ctx.runtime);
+  SPECIFICATION.check(request, ctx.runtime);
   let replaces = false;
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();
@@ -88,7 +86,7 @@ async function insert(
     sandbox: true,
     ...(start ? { start: { ephemeral, at } } : {}),
   });
-  const { runSpec, spec } = resolve(withDisk(request, limits, ctx.runtime), volumes);
+  const { runSpec, spec } = SPECIFICATION.resolve(withDisk(request, limits, ctx.runtime), volumes);
   checkSize(limits, runSpec);
   const created = {
     ...SANDBOX.initial,
@@ -124,7 +122,7 @@ async function insert(
   const row = { ...created, ...admitted };
   const kept = { run_spec: runSpec, changed_at: at };
   await insertSandbox(batch, { ...row, ...kept });
-  await sealSecrets(batch, ctx.keyring, orgId, id, secretsOf(request));
+  await sealSecrets(batch, ctx.keyring, orgId, id, SPECIFICATION.secretsOf(request));
   await insertLabels(batch, row, spec.labels);
   await insertMounted(batch, orgId, id, [...volumes.named.values()]);
   if (start) await announceChange(batch, id);

@@ -1,7 +1,7 @@
 import { ApiError } from '../../http/errors.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import type { LockedSandbox } from '../queries.js';
-import type { SandboxStatus } from '../../spec/schema.js';
+import type { SandboxStatus } from '../../spec/statuses.js';
 import type { Operation } from './state.js';
 
 export function refuseTransition(status: SandboxStatus, operation: Operation, message?: string): never {

@@ -1,4 +1,4 @@
-import type { SandboxStatus } from '../../spec/schema.js';
+import type { SandboxStatus } from '../../spec/statuses.js';
 
 /** The lifecycle: the effect of each event in each status. The types require every combination. */
 

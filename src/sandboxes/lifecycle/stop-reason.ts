@@ -1,5 +1,5 @@
 import type { RunTimes } from '../../runs/queries.js';
-import type { StopReason } from '../../spec/schema.js';
+import type { StopReason } from '../../spec/statuses.js';
 
 export interface StopCause {
   stop_reason: StopReason;

@@ -7,7 +7,7 @@ import type { Position } from '../../lib/cursor.js';
 import { instantFromPostgres, type Instant } from '../../lib/instant.js';
 import { textColumns } from '../queries.js';
 import type { SandboxTextRow } from '../row.js';
-import type { SandboxStatus, StopReason } from '../../spec/schema.js';
+import type { SandboxStatus, StopReason } from '../../spec/statuses.js';
 
 export interface SandboxFilter {
   labels: [key: string, value: string][];

@@ -18,7 +18,7 @@ import {
   type Sort,
 } from './list-queries.js';
 import { SANDBOX } from '../row.js';
-import type { SandboxStatus, StopReason } from '../../spec/schema.js';
+import type { SandboxStatus, StopReason } from '../../spec/statuses.js';
 
 export interface ListSandboxesQuery extends PageQuery {
   labels?: string;

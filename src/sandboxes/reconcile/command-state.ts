@@ -2,7 +2,7 @@ import type { RunCommand } from '../../runs/queries.js';
 import type { CommandState } from '../../guest/command-end.js';
 import type { Exit } from '../../engine/runtime.js';
 import { shortInstant, type Instant } from '../../lib/instant.js';
-import type { SandboxCommand } from '../../spec/schema.js';
+import type { SandboxCommand } from '../../spec/statuses.js';
 
 const SIGKILL_CODE = 137;
 const NOTHING = { exit_code: null, signal: null, oom_killed: null, ended_at: null };

@@ -1,5 +1,5 @@
 import type { Holding } from '../../engine/runtime.js';
-import type { SandboxStatus } from '../../spec/schema.js';
+import type { SandboxStatus } from '../../spec/statuses.js';
 
 export interface Wanted {
   status: SandboxStatus;

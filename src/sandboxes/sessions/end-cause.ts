@@ -2,7 +2,7 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { sleep } from '../../lib/sleep.js';
 import { readRunTimes } from '../../runs/queries.js';
-import type { StopReason } from '../../spec/schema.js';
+import type { StopReason } from '../../spec/statuses.js';
 import { stopCause } from '../lifecycle/stop-reason.js';
 import type { EndReason } from './ended-error.js';
 

@@ -10,7 +10,7 @@ import {
   mergingLabels,
   type Sort,
 } from '../../../src/sandboxes/reads/list-queries.js';
-import type { SandboxStatus } from '../../../src/spec/schema.js';
+import type { SandboxStatus } from '../../../src/spec/statuses.js';
 import type { Client } from '../../support/client.js';
 import { dropEvents } from '../../support/event-log.js';
 import { startTestService, type TestService } from '../../support/service.js';

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
 import { recordObservations } from '../../../src/sandboxes/reconcile/record.js';
-import { STATUSES, type SandboxStatus } from '../../../src/spec/schema.js';
+import { STATUSES, type SandboxStatus } from '../../../src/spec/statuses.js';
 import {
   OPERATIONS,
   TRANSITIONS,

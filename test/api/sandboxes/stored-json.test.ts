@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { serializerOf } from '../../../src/http/serializer.js';
 import { getSandbox } from '../../../src/sandboxes/queries.js';
 import { PaginatedSandboxResponse, presentSandbox, SandboxResponse } from '../../../src/sandboxes/row.js';
-import { SandboxSpec } from '../../../src/spec/schema.js';
+import { SandboxSpec } from '../../../src/spec/specification.js';
 import { SPEC_FORMAT } from '../../../src/spec/text.js';
 import type { Client } from '../../support/client.js';
 import { BARE_SPEC, clientOf, FULL_SPEC, importAll, line } from '../../support/import-lines.js';

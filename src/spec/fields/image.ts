@@ -1,0 +1,87 @@
+import { Type } from 'typebox';
+import { Field, Named, Nullable, Uuid, Variants, Words } from '../../http/schema.js';
+import { field, requiredField } from '../field.js';
+import { parseImageReference } from '../image-reference.js';
+import { refuse } from '../refuse.js';
+
+export const image = requiredField({
+  schema: Named(
+    'CloudRootfsSource',
+    {
+      type: Type.Literal('oci', { description: 'The kind of the source. There are only OCI images.' }),
+      reference: Type.String({
+        description: 'The reference of the OCI image, such as `python:3.12`.',
+        examples: ['python:3.12'],
+      }),
+    },
+    'The image that a sandbox starts from. Instead of it, the body may have `source` with `oci`, and `reference`.',
+  ),
+  answer: Type.Optional(
+    Nullable(Type.String({ description: 'The OCI image that the sandbox starts from.' })),
+  ),
+  check({ reference }) {
+    if (reference === '')
+      refuse('image.reference', 'image.reference must name an OCI image, such as python:3.12');
+    if (!parseImageReference(reference))
+      refuse('image.reference', 'image.reference is not an OCI image reference, such as python:3.12');
+  },
+  show: ({ reference }) => reference,
+  run: ({ reference }) => ({ image: reference }),
+});
+
+export const pullPolicy = field({
+  schema: Words(['if_missing', 'always', 'never'], {
+    title: 'CloudPullPolicy',
+    description: 'When the image is pulled. Default: `if_missing`.',
+  }),
+  answer: null,
+  default: 'if_missing',
+  run: (policy) => ({ pullPolicy: policy }),
+});
+
+const RegistrySelection = Variants(
+  'mode',
+  [
+    Type.Object({
+      mode: Words(['auto', 'anonymous'], { description: 'The image is pulled without credentials.' }),
+    }),
+    Type.Object({
+      mode: Type.Literal('specific', { description: 'The image is pulled with stored credentials.' }),
+      credential_id: Field(Uuid, 'The id of the stored credentials.'),
+    }),
+    Type.Object({
+      mode: Type.Literal('inline', { description: 'The image is pulled with the credentials given here.' }),
+      username: Type.String({ description: 'The user name at the registry.' }),
+      password: Type.String({
+        format: 'password',
+        description: 'The password at the registry. It is kept only until the image is pulled.',
+      }),
+    }),
+  ],
+  { title: 'RegistrySelection', description: 'The credentials with which the image is pulled.' },
+);
+
+export const registry = field({
+  schema: Field(
+    Nullable(RegistrySelection),
+    'The credentials with which the image is pulled. Default: none.',
+  ),
+  answer: null,
+  default: null,
+  requires: (selection) => [
+    selection?.mode === 'inline' && {
+      capability: 'registry_credentials',
+      field: 'registry.mode',
+      what: 'log in to a registry',
+    },
+    selection?.mode === 'specific' && {
+      capability: 'stored_credentials',
+      field: 'registry.mode',
+      what: 'find stored credentials: there is no store of them, so send them inline',
+    },
+  ],
+  seal: (selection) => ({
+    registry:
+      selection?.mode === 'inline' ? { username: selection.username, password: selection.password } : null,
+  }),
+});

@@ -1,0 +1,176 @@
+import { Type } from 'typebox';
+import { AnyObject, Field, Int64, NoEffect, NotOffered, Nullable } from '../../http/schema.js';
+import { blocksEverything } from '../../network-policy/order.js';
+import { NetworkPolicy } from '../../network-policy/schema.js';
+import { field, group, type OtherFields } from '../field.js';
+import { DnsConfig, InterfaceOverrides, PublishedPort, TlsConfig } from '../network-schema.js';
+import { SandboxSecret, SecretsConfig } from '../secret-schema.js';
+import { showSecrets } from '../show-secrets.js';
+import { MOST } from '../size-limits.js';
+import { checkPolicy, policyRequirements } from './policy.js';
+import { checkSecrets } from './secrets.js';
+
+const NETWORK =
+  'the operator chooses a cluster that enforces NetworkPolicy, or vouches for its network with --kubernetes-network trusted';
+
+/** A policy that allows nothing needs no network. */
+function hasNetwork({ network: { enabled = true, policy } = {} }: OtherFields): boolean {
+  return enabled && !(policy && blocksEverything(policy));
+}
+
+const enabled = field({
+  schema: Type.Boolean({ default: true, description: 'Whether the sandbox has a network.' }),
+  answer: Type.Boolean({ description: 'Whether the sandbox has a network.' }),
+  requires: (value, { whole }) => [
+    hasNetwork(whole)
+      ? { capability: 'network', what: 'give a network to sandboxes', remedy: NETWORK }
+      : {
+          capability: 'network_off',
+          field: value ? 'network.policy' : 'network.enabled',
+          what: 'cut sandboxes off',
+          remedy: NETWORK,
+        },
+  ],
+  run: (_, { whole }) => ({ networkEnabled: hasNetwork(whole) }),
+});
+
+const ports = field({
+  schema: Nullable(
+    Type.Array(PublishedPort, {
+      maxItems: MOST.ports,
+      description: 'The ports to publish on the host. Null: none.',
+    }),
+  ),
+  answer: Type.Array(PublishedPort, { description: 'The ports that are published on the host.' }),
+  default: null,
+  requires: (value) => [
+    (value ?? []).length > 0 && { capability: 'published_ports', what: 'publish ports on the host' },
+  ],
+  show: (value) => value ?? [],
+});
+
+const trustHostCas = field({
+  schema: NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only', false),
+  answer: Type.Boolean({ description: 'Whether the guest trusts the CAs of the host.' }),
+  default: false,
+  show: () => false,
+});
+
+const dns = field({
+  schema: NotOffered(Nullable(AnyObject()), 'sandboxes use the resolvers of their machine'),
+  answer: Type.Optional(Field(Nullable(DnsConfig), 'The name resolution. Null: that of the host.')),
+  default: null,
+  show: () => undefined,
+});
+
+const interfaceOverrides = field({
+  schema: NotOffered(Nullable(AnyObject()), 'the runtime gives out addresses'),
+  answer: Type.Optional(
+    Field(Nullable(InterfaceOverrides), 'The settings of the interface. Null: the runtime decides.'),
+  ),
+  default: null,
+  show: () => undefined,
+});
+
+const maxConnections = field({
+  schema: Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
+  default: null,
+  requires: (value) => [
+    value !== null && { capability: 'connection_limit', what: 'limit the number of connections' },
+  ],
+});
+
+const maxUdpConnections = field({
+  schema: Nullable(Int64({ description: 'The most UDP flows at once. Null and 0: no limit.' })),
+  answer: Type.Optional(
+    Int64({ description: 'An extension: the most UDP flows at once. Absent: no limit.' }),
+  ),
+  default: null,
+  requires: (value) => [
+    (value ?? 0) > 0 && { capability: 'connection_limit', what: 'limit the number of UDP flows' },
+  ],
+  show: (value) => value || undefined,
+});
+
+const policy = field({
+  schema: Field(
+    Nullable(NetworkPolicy),
+    'The traffic that the sandbox may have. Null: the public profile, as in `docs/runtimes.md`.',
+  ),
+  answer: Type.Optional(
+    Field(Nullable(NetworkPolicy), 'The traffic that the sandbox may have. Null: the public profile.'),
+  ),
+  default: null,
+  check(value) {
+    if (value) checkPolicy(value);
+  },
+  requires: (value, { whole }) =>
+    value && hasNetwork(whole)
+      ? [{ capability: 'network_policy', what: 'enforce a network policy' }, ...policyRequirements(value)]
+      : [],
+  run: (value) => ({ networkPolicy: value }),
+});
+
+const secrets = field({
+  schema: Field(
+    Nullable(SecretsConfig),
+    'The secrets that are injected into requests of the guest. Null: none.',
+  ),
+  answer: Type.Optional(Type.Array(SandboxSecret, { description: 'The secrets, without their values.' })),
+  default: null,
+  check(value) {
+    if (value) checkSecrets(value);
+  },
+  requires: (value) => [
+    (value?.entries ?? []).length > 0 && { capability: 'secrets', what: 'inject secrets' },
+  ],
+  show: (value) => showSecrets(value ?? {}),
+  seal: (value) => ({
+    values: Object.fromEntries((value?.entries ?? []).map((entry) => [entry.env_var, entry.value ?? ''])),
+  }),
+});
+
+const tls = field({
+  schema: Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.'),
+  default: null,
+  requires: (value) => [
+    value !== null &&
+      value.enabled !== false &&
+      Object.keys(value).length > 0 && {
+        capability: 'tls_interception',
+        what: 'look into encrypted connections',
+      },
+  ],
+  show: (value) => value ?? undefined,
+});
+
+const strict = field({
+  schema: Type.Boolean({
+    description:
+      'Whether the rules of a policy are enforced as they stand, which they always are. Official clients send it with every create.',
+  }),
+  answer: null,
+  default: true,
+});
+
+export const network = group({
+  request: {
+    title: 'CloudNetworkSpec',
+    description: 'The network of a sandbox. Unknown fields are refused.',
+  },
+  answer: { title: 'SandboxNetworkResponse', description: 'The network of a sandbox.' },
+  restricts: true,
+  fields: {
+    enabled,
+    ports,
+    trust_host_cas: trustHostCas,
+    dns,
+    interface: interfaceOverrides,
+    max_connections: maxConnections,
+    max_udp_connections: maxUdpConnections,
+    policy,
+    secrets,
+    tls,
+    strict,
+  },
+});
