@@ -36,7 +36,7 @@ const LAYERS: Record<string, Folder> = {
   },
   fairness: {
     theme: 'ground',
-    holds: 'Fair division of a resource among owners: slots, shares and rates. Its README lists every use.',
+    holds: 'Slots, shares and rates among organizations. Its README lists every use.',
   },
   options: {
     theme: 'operation',
@@ -48,11 +48,11 @@ const LAYERS: Record<string, Folder> = {
   },
   db: {
     theme: 'ground',
-    holds: 'The pool, transactions, migrations, notifications, advisory locks, the embedded PostgreSQL.',
+    holds: 'Pool, transactions, migrations, notifications, locks, embedded PostgreSQL.',
   },
   http: {
     theme: 'ground',
-    holds: 'The server, errors, schemas, OpenAPI, server-sent events. It knows no organization.',
+    holds: 'The server, errors, schemas, OpenAPI. It knows no organization.',
   },
   disk: {
     theme: 'storage',
@@ -68,19 +68,19 @@ const LAYERS: Record<string, Folder> = {
   },
   'network-policy': {
     theme: 'sandboxes',
-    holds: 'The meaning of a network policy without an engine: order, traffic, destinations, guarded groups.',
+    holds: 'The meaning of a network policy, without an engine.',
   },
   spec: {
     theme: 'sandboxes',
-    holds: 'The specification of a sandbox: schemas, defaults, checks, requirements of an engine.',
+    holds: 'The fields of a specification: schema, default, check, requirement.',
   },
   'audit/events': {
     theme: 'record and money',
-    holds: 'The catalogue of audit events, and the function that records one in a transaction.',
+    holds: 'The catalogue of audit events; `recordEvent`.',
   },
   'audit/log': {
     theme: 'record and money',
-    holds: 'The append-only log of each organization: sealing, links, signatures, signing keys.',
+    holds: 'The append-only log: sealing, links, signatures, signing keys.',
   },
   'audit/ocsf': {
     theme: 'record and money',
@@ -104,12 +104,11 @@ const LAYERS: Record<string, Folder> = {
   },
   registry: {
     theme: 'engines',
-    holds: 'Registries of images: sessions, manifests, checked layers, pulls in turns, proofs of access.',
+    holds: 'Registries of images: manifests, checked layers, pulls, access.',
   },
   engine: {
     theme: 'engines',
-    holds:
-      'The interface and the definition of an engine, a connection that is made again, and what engines share.',
+    holds: 'The interface of an engine, and code that engines share.',
   },
   'engines/simulated': {
     theme: 'engines',
@@ -133,7 +132,7 @@ const LAYERS: Record<string, Folder> = {
   },
   config: {
     theme: 'operation',
-    holds: 'Every option, declared once: flags, environment variables, configuration file, defaults.',
+    holds: 'Every option, declared once; the configuration file.',
   },
   'settings.ts': {
     theme: 'requests',
@@ -145,11 +144,11 @@ const LAYERS: Record<string, Folder> = {
   },
   access: {
     theme: 'requests',
-    holds: 'Admission of a request: API keys, scopes, networks, rate limits, revocation, the caller.',
+    holds: 'The caller of a request: keys, scopes, networks, rates, revocation.',
   },
   idempotency: {
     theme: 'requests',
-    holds: 'The transaction of every write that a caller requests, executed once for each idempotency key.',
+    holds: 'The transaction of every write of a caller, once for each key.',
   },
   'audit/list': {
     theme: 'record and money',
@@ -177,7 +176,7 @@ const LAYERS: Record<string, Folder> = {
   },
   volumes: {
     theme: 'storage',
-    holds: 'Volumes and their files: create, update, delete, restore, purge, sample sizes.',
+    holds: 'Volumes and their files, purges, samples of sizes.',
   },
   orgs: {
     theme: 'organizations',
@@ -205,8 +204,7 @@ const LAYERS: Record<string, Folder> = {
   },
   sandboxes: {
     theme: 'sandboxes',
-    holds:
-      'Sandboxes: `admission/`, `lifecycle/` with a file for each operation, `reads/`, `placement/`, `reconcile/`, `sessions/`.',
+    holds: 'Admission, lifecycle (a file an operation), reads, placement, reconciling.',
   },
   import: {
     theme: 'operation',
@@ -214,11 +212,11 @@ const LAYERS: Record<string, Folder> = {
   },
   backup: {
     theme: 'operation',
-    holds: 'Backups of the database, the keys and the volumes; restores; moves to another database.',
+    holds: 'Backups, restores, moves to another database.',
   },
   metrics: {
     theme: 'operation',
-    holds: 'Metrics for Prometheus: requests, runs, the state in the database, the process.',
+    holds: 'Metrics for Prometheus.',
   },
   'app.ts': {
     theme: 'program',
