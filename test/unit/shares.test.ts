@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextIteration } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { Admission, Refusal } from '../../src/fairness/share-entry.js';
 import { AT_ONCE, Shares } from '../../src/fairness/shares.js';
@@ -327,6 +327,32 @@ test('an owner whose requests are held for long gets no more than its share', ()
   expect(used.get('a')).toBeGreaterThan(used.get('b')! / 2);
 });
 
+test('an owner whose own limit kept it waiting saves up 100 units at most, and then shares again', () => {
+  const options = { ...ENDLESS, running: { total: 8, each: 6 }, waiting: { total: 5_000, each: 2_000 } };
+  const shares = new Shares(options);
+  const begun: { owner: string; admission: Admission }[] = [];
+  const ask = (owner: string, count: number) => {
+    for (let index = 0; index < count; index += 1) {
+      shares.enter(owner, 1, (admission) => void begun.push({ owner, admission }));
+    }
+  };
+  ask('held', 1_000);
+  const held = begun.splice(0);
+  expect(held).toHaveLength(6);
+  // Another owner is served meanwhile.
+  ask('served', 2_000);
+  for (let count = 0; count < 1_500; count += 1) begun.shift()!.admission.release(1);
+  for (const { admission } of held) admission.release(1);
+  const before = { held: 0, served: 0 };
+  while (before.held + before.served < 400) {
+    const { owner, admission } = begun.shift()!;
+    before[owner as keyof typeof before] += 1;
+    admission.release(1);
+  }
+  expect(before.held).toBeGreaterThan(200);
+  expect(before.held).toBeLessThanOrEqual(270);
+});
+
 test('requests that leave, wait or hold too long free their places', () => {
   let now = 0;
   const shares = new Shares({ ...OPTIONS, now: () => now });
@@ -397,7 +423,7 @@ async function mostOfTurn(count: () => number, whole: number): Promise<number> {
   while (before < whole) {
     most = Math.max(most, count() - before);
     before = count();
-    await nextTurn();
+    await nextIteration();
   }
   return most;
 }
