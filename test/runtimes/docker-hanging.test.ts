@@ -6,6 +6,7 @@ import {
   type Server,
   type ServerResponse,
 } from 'node:http';
+import { writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -57,6 +58,8 @@ describeDocker('a sandbox for which the engine would hang', () => {
       settings: { stopGraceMs: 0 },
     });
     [attacker, other] = [await service.newOrg(), await service.newOrg()];
+    const { body: host } = await attacker.get('/v1/volumes/default');
+    await writeFile(join(await service.ctx.volumes.ensure(attacker.org.id, host.id), 'file'), 'text');
   });
   afterAll(async () => {
     release();
@@ -112,6 +115,16 @@ describeDocker('a sandbox for which the engine would hang', () => {
       ['a sparse file', 'rm -f /etc/passwd; truncate -s 8G /etc/passwd', 'has more than'],
       ['a directory', 'rm -f /etc/group; mkdir /etc/group', 'is a directory'],
       [
+        'a pipe at the place of a mounted file',
+        'mv /a /moved && mkdir -p /a/b && mkfifo /a/b/c',
+        'a mount cannot be placed at /a/b/c, where the sandbox has a pipe or a device',
+      ],
+      [
+        'a pipe behind a link at the place of a mounted file',
+        'mv /a /moved && mkdir -p /a/b && mkfifo /p && ln -s ../../../p /a/b/c',
+        'a mount cannot be placed at /a/b/c, where the sandbox has a pipe or a device',
+      ],
+      [
         'a pipe that a mount of the caller hides',
         'mv /data /moved; ln -s / /data; rm -f /etc/passwd; mkfifo /etc/passwd',
         /is hidden by the mount at \/data\/etc|a mount cannot be placed/,
@@ -120,7 +133,10 @@ describeDocker('a sandbox for which the engine would hang', () => {
       const { body: volume } = await attacker.post('/v1/volumes', {
         name: `for ${name}`.replaceAll(' ', '-'),
       });
-      const mounts = [{ type: 'named', name: volume.name, guest: '/data/etc' }];
+      const mounts = [
+        { type: 'named', name: volume.name, guest: '/data/etc' },
+        { type: 'bind', host: 'file', guest: '/a/b/c' },
+      ];
       const id = await run(attacker, `hostile-${name.replaceAll(' ', '-')}`, { mounts });
       const applets = 'for a in mkfifo ln mv truncate mkdir; do busybox ln -s busybox /bin/$a; done';
       await execIn(id, '/bin/busybox', 'sh', '-c', `PATH=/bin; ${applets}; ${command}`);
@@ -131,6 +147,17 @@ describeDocker('a sandbox for which the engine would hang', () => {
       // The engine answers for it, and lets it go.
       await (await containerOf(id))!.inspect();
       expect((await service.runtime.list()).some(({ state }) => state === 'unknown')).toBe(false);
+    });
+
+    test('a pipe at the place of a mounted file does not hold up a command', async () => {
+      const mounts = [{ type: 'bind', host: 'file', guest: '/a/b/c' }];
+      const id = await run(attacker, 'moved', { mounts, runtime: { user: '0' } });
+      const applets = 'for a in mkfifo mv mkdir; do busybox ln -s busybox /bin/$a; done';
+      const command = `${applets}; mv /a /moved && mkdir -p /a/b && mkfifo /a/b/c`;
+      await execIn(id, '/bin/busybox', 'sh', '-c', `PATH=/bin; ${command}`);
+      const { status, text } = await attacker.post(`/v1/sandboxes/${id}/exec`, { cmd: 'true' });
+      expect([status, text]).toEqual([422, expect.stringContaining('placed at /a/b/c')]);
+      await stop(attacker, id);
     });
 
     test('a disk without them starts again', async () => {

@@ -6,6 +6,7 @@ import type { SlotLimits } from '../../fairness/slots.js';
 import { CPU_OVERCOMMIT } from '../../engine/machine-capacity.js';
 import type { Capacity, Runtime } from '../../engine/runtime.js';
 import { SHARED_CPU_MILLIS } from '../../engine/shared-cpu.js';
+import type { ContainerdPlace } from './containerd.js';
 import { sharesKernel, type CapabilityInfo } from './detect-capabilities.js';
 
 export interface EngineInfo extends CapabilityInfo {
@@ -19,6 +20,7 @@ export interface EngineInfo extends CapabilityInfo {
   ServerVersion: string;
   CgroupDriver?: string;
   CgroupVersion?: string;
+  Containerd?: ContainerdPlace;
 }
 
 const ENGINE_NAMESPACE = '3f0d8c62-6c0f-4f5e-9a3b-6c1d0e7a52b4';

@@ -27,6 +27,7 @@ import {
   INSTANCE_LABEL,
   SANDBOX_LABEL,
 } from './container.js';
+import type { ContainerdPlace } from './containerd.js';
 import { openControlGroup } from './control-group.js';
 import { createContainer } from './create-container.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
@@ -50,7 +51,7 @@ import {
   statusOf,
   UNAVAILABLE,
 } from './errors.js';
-import { checkAccountFiles } from './files/account-files.js';
+import { canMove, checkAccountFiles } from './files/account-files.js';
 import { populateContainer } from './files/populate-container.js';
 import { GuestInit } from './guest-init.js';
 import { DockerGuests } from './guests.js';
@@ -126,10 +127,11 @@ export class DockerRuntime implements Runtime {
     private readonly starts: SlotQueue,
     private readonly images: Images,
     private readonly controlGroup: string | undefined,
+    private readonly containerd: ContainerdPlace | undefined,
   ) {
     this.disks = disksOf([diskPath, options.volumes.root]);
     this.inspections = new InspectCache(docker, this.calls);
-    this.guests = new DockerGuests(untimed);
+    this.guests = new DockerGuests(untimed, containerd);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     this.lacks = detected.lacks;
@@ -176,6 +178,7 @@ export class DockerRuntime implements Runtime {
       new SlotQueue({ ...startSlots(info.NCPU), maxWaitMs: LONGEST_WAIT_MS }),
       new Images(untimed, goArchitecture(info), options.pulls),
       openControlGroup(info),
+      info.Containerd,
     );
   }
 
@@ -409,11 +412,7 @@ export class DockerRuntime implements Runtime {
   ): Promise<void> {
     const isPlain = fresh !== undefined && spec.patches.length === 0 && spec.mounts.length === 0;
     if (isPlain && this.checkedImages.has(fresh.id)) return;
-    const { Mounts } = await container.inspect();
-    await checkAccountFiles(
-      container,
-      Mounts.map(({ Destination }) => Destination),
-    );
+    await checkAccountFiles(container, this.containerd);
     if (!isPlain) return;
     if (this.checkedImages.size >= CHECKED_IMAGES) this.checkedImages.clear();
     this.checkedImages.add(fresh.id);
@@ -447,13 +446,13 @@ export class DockerRuntime implements Runtime {
       }),
     });
     const mounts = binds.map(({ target }) => target);
-    await populateContainer(container, run.spec, { user: image.user, mounts, hasScripts }).catch(
-      (error: unknown) => {
-        // The disk of the sandbox is full, which no wait mends.
-        if (!/no space left|quota exceeded/.test(engineMessage(error))) throw error;
-        throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
-      },
-    );
+    const check = mounts.some(canMove) ? () => checkAccountFiles(container, this.containerd) : undefined;
+    const files = { user: image.user, mounts, hasScripts, check };
+    await populateContainer(container, run.spec, files).catch((error: unknown) => {
+      // The disk of the sandbox is full, which no wait mends.
+      if (!/no space left|quota exceeded/.test(engineMessage(error))) throw error;
+      throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
+    });
     return container;
   }
 

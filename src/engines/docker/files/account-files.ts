@@ -2,8 +2,10 @@ import type Docker from 'dockerode';
 import { posix } from 'node:path';
 import { StartRefusedError } from '../../../engine/runtime.js';
 import { statPath, type PathStat } from '../archive.js';
+import type { ContainerdPlace } from '../containerd.js';
 import { SERVER_ERROR, statusOf } from '../errors.js';
 import { AGENT_PROGRAM, GUEST_DIRECTORY, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
+import { openDiskView } from './disk-view.js';
 import { RESOLVER_FILES } from './resolver-files.js';
 
 /**
@@ -25,34 +27,56 @@ const LARGEST_BYTES = 1024 * 1024;
 /** A path of a mount has at most so many parts and links. */
 const MAX_STEPS = 64;
 
+/** Their parents are directories of the image, which overlayfs does not rename, or the top of the disk. */
+const FIXED_TARGETS: ReadonlySet<string> = new Set([...RESOLVER_FILES, GUEST_DIRECTORY]);
+
+/** A guest can rename the parents of such a mount, and then put a pipe at its path. */
+export function canMove(target: string): boolean {
+  return !FIXED_TARGETS.has(target);
+}
+
 /**
- * Throws StartRefusedError unless the engine can read the users of a container that does not run. `targets`: the paths of its mounts. The
- * stat of the engine opens nothing. It sees the mounts, and the reader of users sees the disk below them: a mount must not hide a file.
- * A file in a volume is refused too, because another sandbox could replace it meanwhile.
+ * Throws StartRefusedError unless the engine can read the users of a container, and place its mounts.
+ *
+ * The stat of the engine sees the mounts, and the reader of users sees the disk below them: a mount must not hide a file. A file in a volume
+ * is refused too, because another sandbox could replace it meanwhile. For a stat, Docker 29 opens the path of each mount of a file, and
+ * waits at a pipe for ever. So the service looks at the disk itself where a guest can have put one there.
  */
 export async function checkAccountFiles(
   container: Docker.Container,
-  targets: readonly string[],
+  containerd: ContainerdPlace | undefined,
 ): Promise<void> {
+  const inspected = await container.inspect();
+  const targets = inspected.Mounts.map(({ Destination }) => Destination);
+  const view = targets.some(canMove) ? await openDiskView(inspected, containerd) : undefined;
   try {
-    await check(container, targets);
+    await check(view ? (path) => view.stat(path) : statOf(container), targets);
   } catch (error) {
     throw explain(error, targets);
+  } finally {
+    await view?.close();
   }
 }
 
-async function check(container: Docker.Container, targets: readonly string[]): Promise<void> {
+function statOf(container: Docker.Container): Stat {
   // Mounts share most of their parents.
   const known = new Map<string, Promise<PathStat | undefined>>();
-  const stat: Stat = async (path) => {
+  return async (path) => {
     const asked = known.get(path) ?? statPath(container, path, { fails: [SERVER_ERROR] });
     known.set(path, asked);
     return asked;
   };
+}
+
+async function check(stat: Stat, targets: readonly string[]): Promise<void> {
   const directory = await stat(DIRECTORY);
   if (directory && directory.type !== 'directory') throw refusal(DIRECTORY, 'is not a directory');
   const places: string[] = [];
-  for (const target of targets) places.push(await placeOf(target, stat));
+  for (const target of targets) {
+    const place = await placeOf(target, stat);
+    if ((await stat(place))?.type === 'other') throw misplaced(target);
+    places.push(place);
+  }
   for (const file of ACCOUNT_FILES) {
     let place: string = file;
     let found = directory && (await stat(file));
@@ -92,6 +116,12 @@ function explain(error: unknown, targets: readonly string[]): unknown {
   return new StartRefusedError(
     `a mount cannot be placed at ${place.join(' or ')}: check that mounts[].guest is a directory, or for a file a file`,
     { cause: error },
+  );
+}
+
+function misplaced(target: string): StartRefusedError {
+  return new StartRefusedError(
+    `a mount cannot be placed at ${target}, where the sandbox has a pipe or a device: create the sandbox again, and leave the path as it is`,
   );
 }
 

@@ -12,11 +12,19 @@ const DIRECTORY_MODE = 0o755;
 /** An append reads the whole file into memory. */
 const LARGEST_APPENDED_BYTES = 16 * 1024 * 1024;
 
-/** Throws StartRefusedError that names the failed patch; the container is then useless. */
-export async function applyPatches(container: Docker.Container, { patches }: RunSpec): Promise<void> {
+/**
+ * Throws StartRefusedError that names the failed patch; the container is then useless. `check` runs after each patch that can lead a mount to
+ * another path of the image.
+ */
+export async function applyPatches(
+  container: Docker.Container,
+  { patches }: RunSpec,
+  check?: () => Promise<void>,
+): Promise<void> {
   for (const [index, patch] of patches.entries()) {
     try {
       await apply(container, patch);
+      if (patch.type === 'symlink') await check?.();
     } catch (error) {
       if (!(error instanceof PatchError)) throw error;
       throw new StartRefusedError(`patches[${index}] cannot be applied: ${error.message}`, { cause: error });

@@ -1,17 +1,29 @@
 import type Docker from 'dockerode';
+import { hasFiles } from '../../../engine/run-files.js';
 import type { RunSpec } from '../../../spec/run-spec.js';
 import { writeEntries, type Entry } from '../archive.js';
 import { applyPatches } from './patches.js';
 import { makeWorkdir } from './workdir.js';
 import { scriptTexts } from '../../../engine/run-files.js';
 
-/** `user`: that of the image. `mounts`: the paths of volumes in the sandbox. `hasScripts`: they are in a mount. */
+interface PopulateOptions {
+  /** That of the image. */
+  user: string;
+  /** The paths of volumes in the sandbox. */
+  mounts: readonly string[];
+  /** They are in a mount. */
+  hasScripts: boolean;
+  /** Throws when the engine cannot look at the disk. */
+  check: (() => Promise<void>) | undefined;
+}
+
 export async function populateContainer(
   container: Docker.Container,
   spec: RunSpec,
-  { user, mounts, hasScripts }: { user: string; mounts: readonly string[]; hasScripts: boolean },
+  { user, mounts, hasScripts, check }: PopulateOptions,
 ): Promise<void> {
-  await applyPatches(container, spec);
+  if (hasFiles(spec)) await check?.();
+  await applyPatches(container, spec, check);
   const entries = hasScripts ? [] : scriptEntries(spec);
   if (entries.length > 0) await writeEntries(container, entries);
   if (spec.workdir === null) return;
