@@ -8,7 +8,11 @@ import type { Visit } from '../sessions/entrance.js';
 
 /** How long the output of a killed command may take to end, in milliseconds. */
 const KILL_GRACE_MS = 1_000;
+/** A guest can stop its agent. The caller does not wait longer for the end of a killed command, in milliseconds. */
+const CONFIRM_MS = 2_000;
 const SIGKILL = 9;
+/** The exit code of a command that a signal ended, without the number of the signal. */
+const SIGNALLED = 128;
 
 interface Outcome {
   exitCode: number;
@@ -107,6 +111,8 @@ export async function beginCommand(
       command.signal(SIGKILL);
       // A process that left the group may hold the output open.
       timers.push(setTimeout(() => command.close(), KILL_GRACE_MS));
+      const killed = () => settle.exited(SIGNALLED + SIGKILL, null);
+      timers.push(setTimeout(killed, KILL_GRACE_MS + CONFIRM_MS));
     };
     timers.push(setTimeout(kill, timeoutMs));
   }

@@ -97,7 +97,10 @@ export const ExecResult = Named(
     stdout: Type.String({ description: 'The standard output, in the form of `output_encoding`.' }),
     stderr: Type.String({ description: 'The standard error, in the form of `output_encoding`.' }),
     truncated: Type.Boolean({ description: 'Whether output beyond `max_output_bytes` was dropped.' }),
-    timed_out: Type.Boolean({ description: 'Whether the service killed the program after `timeout_secs`.' }),
+    timed_out: Type.Boolean({
+      description:
+        'Whether the service killed the program after `timeout_secs`. A sandbox that does not confirm the kill delays the answer by 3 seconds at most; its program may run on.',
+    }),
     oom_killed: Type.Optional(
       Nullable(
         Type.Boolean({

@@ -162,6 +162,22 @@ describeDocker('commands over HTTP', () => {
     expect(body).toMatchObject({ stdout: 'begun\n', timed_out: true });
   });
 
+  test('time out also while the guest has stopped the agent', async () => {
+    const answer = sh('echo begun; sleep 3124', { timeout_secs: 3 });
+    await until(processes, (text) => text.includes('sleep 3124'), 30_000);
+    const [, agent = ''] = /^ *(\d+) .*\/bin\/agent/m.exec(await processes())!;
+    const signal = (name: string) => execIn(id, 'busybox', 'kill', `-${name}`, agent);
+    await signal('STOP');
+    const stopped = performance.now();
+    const { body } = await answer;
+    const waited = performance.now() - stopped;
+    await signal('CONT');
+    expect(body).toMatchObject({ exit_code: 137, stdout: 'begun\n', timed_out: true });
+    // Without a bound of its own the answer waited 36 s for the agent.
+    expect(waited).toBeLessThan(25_000);
+    await until(processes, (text) => !text.includes('sleep 3124'), 30_000);
+  });
+
   test('end with the client that leaves', async () => {
     const gone = new AbortController();
     const left = inside.client.request('POST', `/v1/sandboxes/${id}/exec`, {
