@@ -6,7 +6,9 @@ import { measureOnce, middle, type Figures, type Pace } from './rounds.js';
 import type { Store } from './store.js';
 
 const MADE = 'made-';
+/** The length of the warm-up, and its share of a turn when turns are short: a run in small has no figures to spoil. */
 const WARM_UP_SECONDS = 5;
+const WARM_UP_TURNS = 5;
 /** The time limit for requested changes to take effect, in milliseconds. */
 const SETTLE_MS = 120_000;
 
@@ -45,7 +47,7 @@ export async function measureWrites(
   }));
   await removeMade(generator, written, connections);
   // Writes have no earlier warm-up, unlike reads: the code of the first thousands is not fully compiled.
-  await measureOnce(generator, arm(creates), connections, Math.max(seconds, WARM_UP_SECONDS));
+  await measureOnce(generator, arm(creates), connections, warmUp(seconds));
   await removeMade(generator, written, connections);
   for (let round = 0; round < rounds; round += 1) {
     note('create and start', await measureOnce(generator, arm(creates), connections, seconds));
@@ -64,6 +66,10 @@ export async function measureWrites(
     note('delete', await removeMade(generator, written, connections));
   }
   return Object.fromEntries([...figures].map(([name, all]) => [name, middle(all)]));
+}
+
+function warmUp(seconds: number): number {
+  return Math.max(seconds, Math.min(WARM_UP_SECONDS, seconds * WARM_UP_TURNS));
 }
 
 async function removeMade(generator: Generator, written: Written, connections: number): Promise<Figures> {
