@@ -59,7 +59,7 @@ import { volumeRoutes } from './volumes/routes.js';
 import { webhookExamples } from './webhooks/examples.js';
 import { webhookRoutes } from './webhooks/routes.js';
 
-/** Compiles the largest schema, which takes a quarter of a second, while the service waits for its database. */
+/** Compiles the largest schema, which takes a tenth of a second, while the service waits for its database. */
 export function warmUp(): void {
   validatorOf(CreateSandboxRequest)(undefined);
 }

@@ -25,7 +25,9 @@ export function serializerOf(schema: object): Serializer {
 }
 
 function compile(schema: object): Serializer {
-  return build(inOrder(withoutChoices(schema) as Properties)) as Serializer;
+  // As in validation.ts: the time of compilations matters more.
+  const options = { ajv: { code: { optimize: false } } };
+  return build(inOrder(withoutChoices(schema) as Properties), options) as Serializer;
 }
 
 interface Properties {
