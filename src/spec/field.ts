@@ -30,8 +30,8 @@ export interface Place {
 }
 
 /**
- * A field of the specification: everything that the service does with it, except for the work of engines. All functions get the
- * value with its default.
+ * A field of the specification: everything that the service does with it, except for the work of engines. All functions
+ * get the value with its default.
  */
 interface FieldEntry<Schema extends TSchema, Answer extends TSchema | null> {
   /** The field in requests. */

@@ -1,6 +1,6 @@
 /**
- * Words in the names of unknown fields, which are refused outside the restricting fields of the specification too. Other services
- * have such fields, and a sandbox without the restriction would run.
+ * Words in the names of unknown fields, which are refused outside the restricting fields of the specification too.
+ * Other services have such fields, and a sandbox without the restriction would run.
  */
 export const RESTRICTING_WORDS: readonly string[] = [
   'resource cpu vcpu core gpu accelerator memory ram swap disk storage',

@@ -7,8 +7,9 @@ import type { SandboxSpec } from './specification.js';
 const MOST_VCPUS = 255;
 
 /**
- * Shows official SDKs the specification of a sandbox in the form of a create request. They read the working directory, the user and
- * the default command from it when another process created the sandbox. They drop the form of the contract without a word.
+ * Shows official SDKs the specification of a sandbox in the form of a create request. They read the working directory,
+ * the user and the default command from it when another process created the sandbox. They drop the form of the contract
+ * without a word.
  */
 export function showToSdk(
   request: FastifyRequest,
@@ -32,8 +33,8 @@ function inSdkForm(answer: Answer): unknown {
 }
 
 /**
- * Has the fields that an SDK uses after the creation: one that it cannot decode would cost all others. The environment is left out,
- * because the service gives it to each command, and a client would send masked values in its place.
+ * Has the fields that an SDK uses after the creation: one that it cannot decode would cost all others. The environment
+ * is left out, because the service gives it to each command, and a client would send masked values in its place.
  */
 function sdkFormOf({ image, resources, runtime, labels, lifecycle }: SandboxSpec): object {
   const { cmd, entrypoint, user, workdir, shell } = runtime;

@@ -36,7 +36,10 @@ function injectionOf({ injection = {}, substitution }: SecretEntry): Shown['inje
   };
 }
 
-/** The policy of the entry comes before the one of all. Hosts that get the placeholder are an action of 0.6, and beside it in 0.7. */
+/**
+ * The policy of the entry comes before the one of all. Hosts that get the placeholder are an action of 0.6, and beside
+ * it in 0.7.
+ */
 function violationOf(entry: SecretEntry, ofAll: SecretsConfig): Shown['on_violation'] {
   const action =
     entry.on_violation ?? entry.violation_action ?? ofAll.on_violation ?? ofAll.violation_action ?? undefined;

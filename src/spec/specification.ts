@@ -18,8 +18,8 @@ import { CREATE_BODY_LIMIT, MAX_SPEC_BYTES } from './size-limits.js';
 import { specificationOf } from './table.js';
 
 /**
- * The fields of a specification, in the order of answers and of checks. An entry has all of a field: its schema, default, check,
- * requirements, and its place in the answer, in the row and in the specification that engines get.
+ * The fields of a specification, in the order of answers and of checks. An entry has all of a field: its schema,
+ * default, check, requirements, and its place in the answer, in the row and in the specification that engines get.
  */
 export const SPECIFICATION_FIELDS = {
   name,

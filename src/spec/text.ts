@@ -5,11 +5,12 @@ import { SandboxSpec } from './specification.js';
 const serializeSpec = serializerOf(SandboxSpec);
 
 /**
- * The format of a specification's text: the version of the schema that wrote it. Raise it with each change of `SandboxSpec`.
+ * The format of a specification's text: the version of the schema that wrote it. Raise it with each change of
+ * `SandboxSpec`.
  *
- * A text of the current format is an answer already. Serializing it for each answer took 40 % of the time of a page of 20
- * sandboxes; `npm run bench -- --only "list 20"` prints the current time. Any other text may have fields that callers must
- * not see, and may lack defaults.
+ * A text of the current format is an answer already. Serializing it for each answer took 40 % of the time of a page of
+ * 20 sandboxes; `npm run bench -- --only "list 20"` prints the current time. Any other text may have fields that
+ * callers must not see, and may lack defaults.
  */
 export const SPEC_FORMAT = 2;
 
