@@ -48,8 +48,8 @@ export class SlotQueue {
   }
 
   /** Throws if the caller gets no slot. */
-  async run<T>(owner: string, work: () => Promise<T>): Promise<T> {
-    const release = this.tryAcquire(owner) ?? (await this.acquire(owner));
+  async run<T>(owner: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const release = this.tryAcquire(owner) ?? (await this.acquire(owner, signal));
     if (!release) throw new Error('no slot was free in time');
     try {
       return await work();

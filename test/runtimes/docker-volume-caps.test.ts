@@ -1,7 +1,8 @@
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chownSync, existsSync, lstatSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs';
 import { symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
@@ -13,6 +14,7 @@ import { setQuotas } from '../../src/quotas/set.js';
 import { purgeDueVolumes } from '../../src/volumes/jobs.js';
 import { attachedImages } from '../../src/volumes/storage/disks/disk-image.js';
 import { explainDiskFailure } from '../../src/volumes/storage/disks/errors.js';
+import { runProgram } from '../../src/volumes/storage/disks/program.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
@@ -140,6 +142,36 @@ describeDocker('volumes with a cap in containers', () => {
     await client.delete(`/v1/sandboxes/${again.id}`);
   });
 
+  test('give the first copy up when their sandbox is stopped', async () => {
+    const { body: volume } = await client.post('/v1/volumes', { name: 'copied' });
+    await filesOf(client, volume.id).put('file', 'kept');
+    await client.patch(`/v1/volumes/${volume.id}`, { capacity_gib: 1 });
+    const directory = join(service.volumesDir, client.org.id, volume.id);
+    // The start waits for the lock of the disk, as for a copy that takes long.
+    const holder = spawn('flock', ['--exclusive', directory, 'sh', '-c', 'echo; exec cat'], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    try {
+      await once(holder.stdout, 'data');
+      const body = {
+        name: 'copied',
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
+        mounts: [{ type: 'named', name: 'copied', guest: '/data' }],
+      };
+      const { id } = (await client.post('/v1/sandboxes', body, { start: true })).body;
+      const waits = () => Promise.resolve(spawnSync('pgrep', ['-f', 'flock --exclusive --wait']).status);
+      await until(waits, (status) => status === 0, 30_000);
+      const stopped = await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped' });
+      expect(stopped.body.status, stopped.text).toBe('stopped');
+      expect(holder.exitCode).toBe(null);
+      await client.delete(`/v1/sandboxes/${id}`);
+    } finally {
+      holder.stdin.end();
+    }
+    await client.delete(`/v1/volumes/${volume.id}`);
+  });
+
   test('wait for a cap that their files fit under', async () => {
     const org = await service.newOrg();
     const { body: volume } = await org.post('/v1/volumes', { name: 'large' });
@@ -219,6 +251,19 @@ describeDocker('the disks of volumes', () => {
     store.makesDisks = true;
     return store;
   }
+
+  test('a copy that is given up has ended', async () => {
+    const gone = new AbortController();
+    const options = { timeoutMs: 600_000, signal: gone.signal };
+    const work = runProgram('sh', ['-c', 'echo $$ > "$0"; exec sleep 600', join(root, 'pid')], options);
+    const failure = expect(work).rejects.toThrow('SIGKILL');
+    const pid = async () => readFile(join(root, 'pid'), 'utf8').catch(() => '');
+    const known = await until(pid, (text) => text !== '', 30_000);
+    gone.abort();
+    await failure;
+    expect(() => process.kill(Number(known), 0)).toThrow('ESRCH');
+    await expect(runProgram('sleep', ['600'], options)).rejects.toThrow('SIGKILL');
+  });
 
   test('survive a kill at any moment of their making, with their files and one loop device', async () => {
     const first = await openStore();

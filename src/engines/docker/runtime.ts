@@ -193,7 +193,7 @@ export class DockerRuntime implements Runtime {
     try {
       const found = await this.prepare(run);
       if (signal.aborted || found === 'has_run') return;
-      await this.detected.mounts.holdToCaps(run);
+      await this.detected.mounts.holdToCaps(run, signal);
       if (signal.aborted) return;
       const newer = found && (await this.newerImage(run, found, signal));
       if (newer) await found.remove({ force: true, v: true });

@@ -48,12 +48,12 @@ export class VolumeStore {
     orgId: string,
     volumeId: string,
     capGib: number | null | undefined,
-    { isStart = false } = {},
+    { isStart = false, signal }: { isStart?: boolean; signal?: AbortSignal | undefined } = {},
   ): Promise<void> {
     if (!this.makesDisks || capGib == null) return;
     const volume = this.pathOf(orgId, volumeId);
     if ((await this.disks.gibOf(volume)) === undefined) await this.makeDirectories(orgId, volumeId);
-    await this.disks.hold(volume, capGib, isStart);
+    await this.disks.hold(volume, capGib, { isStart, signal });
   }
 
   /** Undefined: the volume has no disk yet. */

@@ -66,10 +66,11 @@ export class StagingDirectory {
   }
 
   /** Before the start takes a place of the engine: the first disk of a volume takes as long as a copy of its files. */
-  async holdToCaps({ orgId, spec, capsGib }: Run): Promise<void> {
+  async holdToCaps({ orgId, spec, capsGib }: Run, signal: AbortSignal): Promise<void> {
     for (const [index, mount] of spec.mounts.entries()) {
       if (mount.type !== 'named' || this.unavailable !== undefined) continue;
-      await this.holdToCap(orgId, mount.volumeId, capsGib?.get(mount.volumeId), `mounts[${index}]`);
+      const capGib = capsGib?.get(mount.volumeId);
+      await this.holdToCap({ orgId, volumeId: mount.volumeId, capGib, field: `mounts[${index}]` }, signal);
     }
   }
 
@@ -140,10 +141,13 @@ export class StagingDirectory {
   }
 
   private async holdToCap(
-    orgId: string,
-    volumeId: string,
-    capGib: number | undefined,
-    field: string,
+    {
+      orgId,
+      volumeId,
+      capGib,
+      field,
+    }: { orgId: string; volumeId: string; capGib: number | undefined; field: string },
+    signal: AbortSignal,
   ): Promise<void> {
     // It was created by a process on a machine that can.
     if (capGib !== undefined && !this.volumes.makesDisks) {
@@ -152,7 +156,7 @@ export class StagingDirectory {
       );
     }
     try {
-      await this.volumes.holdToCap(orgId, volumeId, capGib, { isStart: true });
+      await this.volumes.holdToCap(orgId, volumeId, capGib, { isStart: true, signal });
     } catch (error) {
       throw explainDisk(error, field);
     }

@@ -106,7 +106,12 @@ export async function detachImage(volume: string, lock: FileHandle, at: string):
 }
 
 /** Turns the directory into a disk of that size. Until the image has its name, the directory has the files. */
-export async function makeImage(volume: string, capGib: number, lock: FileHandle): Promise<void> {
+export async function makeImage(
+  volume: string,
+  capGib: number,
+  lock: FileHandle,
+  signal?: AbortSignal,
+): Promise<void> {
   await detachImage(volume, lock, MAKING_POINT);
   const made = join(volume, NEW_IMAGE);
   await rm(made, { force: true });
@@ -117,7 +122,7 @@ export async function makeImage(volume: string, capGib: number, lock: FileHandle
     await runProgram('mkfs.ext4', [...MKFS_OPTIONS, made], { lock, timeoutMs: MKFS_MS });
     await mountImage(volume, lock, { image: NEW_IMAGE, at: MAKING_POINT });
     try {
-      await fill(volume, lock);
+      await fill(volume, lock, signal);
       await runProgram('umount', [join(volume, MAKING_POINT)], { lock, timeoutMs: MOUNT_MS });
     } finally {
       await detachImage(volume, lock, MAKING_POINT);
@@ -212,7 +217,7 @@ export async function hasNoFiles(volume: string): Promise<boolean> {
   }
 }
 
-async function fill(volume: string, lock: FileHandle): Promise<void> {
+async function fill(volume: string, lock: FileHandle, signal: AbortSignal | undefined): Promise<void> {
   const disk = join(volume, MAKING_POINT);
   await mkdir(join(disk, DATA));
   await mkdir(join(disk, INCOMING), { mode: 0o700 });
@@ -222,7 +227,7 @@ async function fill(volume: string, lock: FileHandle): Promise<void> {
   if (await hasNoFiles(volume)) return;
   try {
     const args = ['--archive', '--sparse=always', '--one-file-system', '--', `${before}/.`, join(disk, DATA)];
-    await runProgram('cp', args, { lock, timeoutMs: COPY_MS });
+    await runProgram('cp', args, { lock, timeoutMs: COPY_MS, signal });
   } catch (cause) {
     if (!/no space left on device/i.test((cause as Error).message)) throw cause;
     throw new VolumeDiskError(

@@ -13,7 +13,7 @@ const LONGEST_WAIT_S = 600;
 export async function withDiskLock<T>(
   volume: string,
   work: (lock: FileHandle) => Promise<T>,
-  { waits = true } = {},
+  { waits = true, signal }: { waits?: boolean; signal?: AbortSignal | undefined } = {},
 ): Promise<T> {
   const lock = await open(volume, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
@@ -21,6 +21,7 @@ export async function withDiskLock<T>(
     await runProgram('flock', ['--exclusive', ...patience, '3'], {
       lock,
       timeoutMs: (LONGEST_WAIT_S + 10) * 1_000,
+      signal,
     });
     return await work(lock);
   } finally {

@@ -91,9 +91,13 @@ export class VolumeDisks {
 
   /**
    * Makes the disk of a volume, or lets it grow. The directory of the volume exists. `isStart`: a growth that failed
-   * lately is tried again. Throws VolumeDiskError.
+   * lately is tried again. `signal` gives the first copy up, and the wait for it. Throws VolumeDiskError.
    */
-  async hold(volume: string, capGib: number, isStart: boolean): Promise<void> {
+  async hold(
+    volume: string,
+    capGib: number,
+    { isStart, signal }: { isStart: boolean; signal?: AbortSignal | undefined },
+  ): Promise<void> {
     const known = this.sizes.get(volume);
     if (known && known.gib >= capGib && (known.grown || (!isStart && performance.now() < known.retryAt)))
       return;
@@ -101,15 +105,16 @@ export class VolumeDisks {
     if (!(await isLargeEnough(volume, capGib))) {
       const isQuick = (await imageGib(volume)) === undefined && (await hasNoFiles(volume));
       const slots = isQuick ? this.work : this.longWork;
-      await this.locked(volume, slots, async (lock) => {
+      const work = async (lock: FileHandle) => {
         if ((await imageGib(volume)) === undefined) {
           await refuseShared(volume);
           await this.makeRoom(volume);
-          await makeImage(volume, capGib, lock);
+          await makeImage(volume, capGib, lock, signal);
         }
         await removeCopied(volume, lock);
         if (!(await isLargeEnough(volume, capGib))) grown = await growImage(volume, capGib, lock);
-      });
+      };
+      await this.locked(volume, slots, work, signal);
     }
     if (this.sizes.size >= REMEMBERED) this.sizes.clear();
     this.sizes.set(volume, { gib: capGib, grown, retryAt: performance.now() + GROWTH_RETRY_MS });
@@ -222,12 +227,13 @@ export class VolumeDisks {
     volume: string,
     slots: SlotQueue,
     work: (lock: FileHandle) => Promise<void>,
+    signal?: AbortSignal,
   ): Promise<void> {
-    await slots.run(dirname(volume), async () =>
-      withDiskLock(volume, work).catch((error: unknown) => {
+    const run = async () =>
+      withDiskLock(volume, work, { signal }).catch((error: unknown) => {
         throw explainDiskFailure(error);
-      }),
-    );
+      });
+    await slots.run(dirname(volume), run, signal);
   }
 }
 
