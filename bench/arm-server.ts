@@ -1,6 +1,6 @@
 /**
- * The API as it is, without one layer in front of its routes, or with metrics or traces. `node arm-server.js <arm> <database URL> <directory>
- * <organization>` prints its address and serves until it is killed.
+ * The API as it is, without one layer in front of its routes, or with metrics or traces. `node arm-server.js <arm>
+ * <database URL> <directory> <organization>` prints its address and serves until it is killed.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';

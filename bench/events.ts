@@ -38,7 +38,9 @@ import { openStore } from './store.js';
 const ARMS = ['no log', 'as it is', 'linked at once'] as const;
 type Arm = (typeof ARMS)[number];
 
-/** The obvious way: a writer locks the end of its organization's chain until its commit, so that the next writer waits. */
+/**
+ * The obvious way: a writer locks the end of its organization's chain until its commit, so that the next writer waits.
+ */
 const LINK_AT_ONCE = `
   create function link_at_once() returns trigger language plpgsql as $$
   begin

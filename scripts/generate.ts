@@ -1,6 +1,6 @@
 /**
- * Writes the generated files that are committed: openapi.json, schema.sql, the header of the guest, and pages of docs. With --check
- * it only compares, and fails when one is not up to date.
+ * Writes the generated files that are committed: openapi.json, schema.sql, the header of the guest, and pages of docs.
+ * With --check it only compares, and fails when one is not up to date.
  */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -7,6 +7,8 @@ import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 const MAX_CLAUSE = 25;
 /** Bounds the whole sentence, so that no colon hides a second one. */
 const MAX_SENTENCE = 30;
+/** Whole-line comments wrap here. Prettier wraps code at 110, and no comment. */
+const MAX_COMMENT = 120;
 
 /** Openers that hide the actor. Questions may begin with them. */
 const OPENER =
@@ -35,11 +37,21 @@ function wordFaults(): string[] {
     ...code.flatMap((file) => [...commentsOf(file), ...testNamesOf(file)]),
     ...documents.flatMap(paragraphsOf),
   ];
-  return prose.flatMap(({ file, line, text }) =>
-    sentencesOf(text).flatMap((sentence) =>
-      faultsOf(sentence).map((fault) => `${file}:${line}: ${fault}: ${sentence}`),
+  return [
+    ...code.flatMap(wideComments),
+    ...prose.flatMap(({ file, line, text }) =>
+      sentencesOf(text).flatMap((sentence) =>
+        faultsOf(sentence).map((fault) => `${file}:${line}: ${fault}: ${sentence}`),
+      ),
     ),
-  );
+  ];
+}
+
+function wideComments(file: string): string[] {
+  return linesOf(file).flatMap((row, index) => {
+    const isWide = row.length > MAX_COMMENT && /^\s*(?:\/\/|\/\*|\*[ /])/.test(row) && !/https?:/.test(row);
+    return isWide ? [`${file}:${index + 1}: the comment is wider than ${MAX_COMMENT}: wrap it`] : [];
+  });
 }
 
 function faultsOf(sentence: string): string[] {

@@ -6,14 +6,14 @@ import { Slots } from '../fairness/slots.js';
 import { hashTextOf } from './key-secret.js';
 
 /**
- * The longest time that a key is cached, in milliseconds. If a notification is lost on a live connection, the service still
- * refuses a revoked key within a second.
+ * The longest time that a key is cached, in milliseconds. If a notification is lost on a live connection, the service
+ * still refuses a revoked key within a second.
  */
 const TTL_MS = 900;
 const MAX_ENTRIES = 10_000;
 /**
- * How many lookups run at once, and the most keys of each. Keys that were valid before have lookups of their own, so that made-up keys
- * do not delay them. For the others addresses take turns.
+ * How many lookups run at once, and the most keys of each. Keys that were valid before have lookups of their own, so
+ * that made-up keys do not delay them. For the others addresses take turns.
  */
 const LOOKUPS = { concurrency: 2, maxBatch: 200 };
 /** The lookups of unknown keys, in total and of one network of clients. */
@@ -28,8 +28,8 @@ interface Source<Row> {
 }
 
 /**
- * Finds what secrets stand for and caches it for a moment, so that a client that polls costs one lookup a second. Nothing is cached
- * while the connection for notifications is down.
+ * Finds what secrets stand for and caches it for a moment, so that a client that polls costs one lookup a second.
+ * Nothing is cached while the connection for notifications is down.
  */
 export class CredentialCache<Row> {
   /** By hash, so that the memory of the service reveals no keys. */

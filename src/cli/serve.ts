@@ -40,7 +40,9 @@ export function serveCommand(env: NodeJS.ProcessEnv): Command {
     });
 }
 
-/** For a unit of type "notify". The program finds the socket of systemd in the environment, and no library is needed. */
+/**
+ * For a unit of type "notify". The program finds the socket of systemd in the environment, and no library is needed.
+ */
 function notifySystemd(): void {
   execFile('systemd-notify', ['--ready'], (error) => {
     if (error) process.stderr.write(`sandkeep: cannot tell systemd of the start: ${error.message}\n`);
@@ -119,8 +121,8 @@ function welcome(address: string, { org, key }: FirstKey): string[] {
 }
 
 /**
- * Makes V8 collect garbage when the heap has doubled since the last collection; default: up to fourfold. At 1,000 connections the
- * service then takes 170 MiB instead of 240, at the same throughput.
+ * Makes V8 collect garbage when the heap has doubled since the last collection; default: up to fourfold. At 1,000
+ * connections the service then takes 170 MiB instead of 240, at the same throughput.
  */
 function limitHeapGrowth(): void {
   setFlagsFromString('--heap-growing-percent=100');

@@ -33,8 +33,8 @@ const HUB_HOST = 'registry-1.docker.io';
 const REDIRECTS = new Set([301, 302, 303, 307, 308]);
 
 /**
- * The requests of one pull to one repository. Each address is checked, those of redirects and realms too. Every method throws
- * PullError, or the reason of the signal.
+ * The requests of one pull to one repository. Each address is checked, those of redirects and realms too. Every method
+ * throws PullError, or the reason of the signal.
  */
 export class RegistrySession {
   private authorization: string | undefined;

@@ -100,8 +100,8 @@ export async function getSandbox(
 }
 
 /**
- * A usual specification has 1,500 stored bytes. PostgreSQL compresses to a ninetieth at most, so a short read sends at most
- * 360 KB of a sandbox.
+ * A usual specification has 1,500 stored bytes. PostgreSQL compresses to a ninetieth at most, so a short read sends at
+ * most 360 KB of a sandbox.
  */
 const SHORT_SPEC_BYTES = 4_000;
 const SHORT_COLUMNS = SANDBOX.textColumns({ maxSpecBytes: SHORT_SPEC_BYTES });
@@ -247,8 +247,8 @@ export async function updateSandbox(
 }
 
 /**
- * The transaction has locked the row. A trigger clears the format with each change of `spec`, for writers that do not know
- * formats. So a second statement sets it.
+ * The transaction has locked the row. A trigger clears the format with each change of `spec`, for writers that do not
+ * know formats. So a second statement sets it.
  */
 export async function updateSpecs(
   tx: Sql,

@@ -16,7 +16,9 @@ import {
 import { SandboxCommand, SandboxStatus, SandboxStatusReason, StopReason } from '../spec/statuses.js';
 import { SandboxSpec } from '../spec/specification.js';
 
-/** The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers. */
+/**
+ * The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers.
+ */
 export const SANDBOX_FIELDS = {
   id: words<string>()(Field(Uuid, 'The id of the sandbox.')),
   org_id: words<string>()(Field(Uuid, 'The organization that the sandbox belongs to.')),

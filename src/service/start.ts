@@ -66,8 +66,8 @@ export interface Service {
 }
 
 /**
- * Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. `onStep`: gets a sentence for the operator
- * before each step that may take seconds.
+ * Starts `sandkeep serve`. A step that fails closes the resources of the steps so far. `onStep`: gets a sentence for
+ * the operator before each step that may take seconds.
  */
 export async function startService(
   options: ServiceOptions,

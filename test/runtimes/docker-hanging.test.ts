@@ -180,7 +180,9 @@ describeDocker('a sandbox for which the engine would hang', () => {
     return times;
   };
 
-  /** Leaves the call for a container without an answer, and the later ones: the engine has a lock for each container. */
+  /**
+   * Leaves the call for a container without an answer, and the later ones: the engine has a lock for each container.
+   */
   const hangFrom = (container: string, isCall: (asked: string) => boolean) => {
     let hasBegun = false;
     hangs = (asked) => {
@@ -197,8 +199,8 @@ describeDocker('a sandbox for which the engine would hang', () => {
     );
 
   /**
-   * A pass waits 1 s for a hanging container, once. Beside that, a start takes its usual time: the ratio was 0.8 to 1.4 beside other
-   * tests, which also take the processors, and once 2.3. Without isolation both starts took a minute.
+   * A pass waits 1 s for a hanging container, once. Beside that, a start takes its usual time: the ratio was 0.8 to 1.4
+   * beside other tests, which also take the processors, and once 2.3. Without isolation both starts took a minute.
    */
   const expectUsual = (times: readonly number[], usual: readonly number[]) =>
     expect(Math.min(...times)).toBeLessThan(3 * Math.max(...usual) + 2_000);

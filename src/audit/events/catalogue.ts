@@ -47,7 +47,9 @@ const end = {
   started_at: time,
   stopped_at: time,
 };
-/** A session never shows its content, and its arguments only if the operator has turned that on: they may hold secrets. */
+/**
+ * A session never shows its content, and its arguments only if the operator has turned that on: they may hold secrets.
+ */
 const session = {
   session_id: Uuid,
   ...sandbox,

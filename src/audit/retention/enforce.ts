@@ -31,8 +31,8 @@ const BATCH = 5_000;
 const MAX_CLOCK_SKEW_SECONDS = 86_400;
 
 /**
- * A signed drop record precedes each deletion: the next run finishes an interrupted one, and verification accepts the missing events.
- * Deletions run in short batches; a month is dropped as a partition once it is empty.
+ * A signed drop record precedes each deletion: the next run finishes an interrupted one, and verification accepts the
+ * missing events. Deletions run in short batches; a month is dropped as a partition once it is empty.
  */
 export async function enforceRetention(ctx: SealContext, signal: AbortSignal): Promise<void> {
   const failures: unknown[] = [];

@@ -8,7 +8,8 @@ import type { SignedCheckpoint, SignedDrop } from '../log/signed-text.js';
 // Without Node, and without a validator that compiles code, which the policy of the console forbids.
 
 /**
- * An exported log has one JSON object a line: the beginning, the promised end, drop records, then entries and checkpoints in order.
+ * An exported log has one JSON object a line: the beginning, the promised end, drop records, then entries and
+ * checkpoints in order.
  */
 export type ExportLine =
   | { begin: ChainPosition & { org_id: string } }

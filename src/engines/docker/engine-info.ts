@@ -36,7 +36,10 @@ export function capacityOf(info: EngineInfo): Capacity {
 export const STARTS_PER_CPU = 2;
 const FEWEST_STARTS = 4;
 
-/** How many containers are made and started at once: the work of the engine, without pulls. One slot is for a further organization. */
+/**
+ * How many containers are made and started at once: the work of the engine, without pulls. One slot is for a further
+ * organization.
+ */
 export function startSlots(cpus: number): SlotLimits {
   const total = Math.max(cpus * STARTS_PER_CPU, FEWEST_STARTS);
   return { total, each: total - 1 };

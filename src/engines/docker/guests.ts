@@ -20,7 +20,8 @@ async function startAgent(
   containerd: ContainerdPlace | undefined,
 ): Promise<GuestAgent> {
   const { Config } = await container.inspect();
-  // For these the engine itself opens the files at each exec. At a pipe it would wait with a thread, beyond the end of the sandbox.
+  // For these the engine itself opens the files at each exec. At a pipe it would wait with a thread, beyond the end of
+  // the sandbox.
   if (Config.User) await checkAccountFiles(container, containerd).catch(explainDisk);
   // As the user of the sandbox: the engine gives no capabilities to another one.
   const exec = await container.exec({

@@ -38,8 +38,8 @@ const FAILURES: [said: RegExp, words: string | ((match: RegExpExecArray) => stri
 ];
 
 /**
- * The program of the engine that becomes the sandbox's first process has the limits of the sandbox already. It needs 20 descriptors and
- * 200 MB of data, so a smaller limit ends it with the words that else mean a machine without room.
+ * The program of the engine that becomes the sandbox's first process has the limits of the sandbox already. It needs 20
+ * descriptors and 200 MB of data, so a smaller limit ends it with the words that else mean a machine without room.
  */
 const OWN_LIMITS: Partial<Record<string, RegExp>> = {
   data: /cannot allocate memory/,

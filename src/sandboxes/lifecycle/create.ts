@@ -31,8 +31,8 @@ interface StartChoice {
 }
 
 /**
- * Creates a sandbox and, with `start`, admits its first run. Returns before the run starts. `wantedUntil`: the run ends then if
- * it still has no place. Null, default: it waits for one.
+ * Creates a sandbox and, with `start`, admits its first run. Returns before the run starts. `wantedUntil`: the run ends
+ * then if it still has no place. Null, default: it waits for one.
  */
 export async function create(
   ctx: Context,

@@ -18,8 +18,8 @@ export type Occurrence =
   | 'run_lost';
 
 /**
- * `same`: no effect. `gone`: the sandbox is deleted. `queued`: the status stays, and an admitted run follows the current
- * one.
+ * `same`: no effect. `gone`: the sandbox is deleted. `queued`: the status stays, and an admitted run follows the
+ * current one.
  */
 export type Outcome = SandboxStatus | 'same' | 'queued' | 'gone' | 'refused';
 

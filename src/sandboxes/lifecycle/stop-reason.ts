@@ -12,8 +12,8 @@ type EndedRun = Pick<RunTimes, 'stop_reason' | 'command' | 'max_duration_secs' |
 const VAGUE = new Set(['cancelled', 'destroyed', 'lost']);
 
 /**
- * Why a run ended, for callers. `endReason`: as the runtime's record says. A requested stop stays one when the runtime then loses
- * the run. `message`: of the failure.
+ * Why a run ended, for callers. `endReason`: as the runtime's record says. A requested stop stays one when the runtime
+ * then loses the run. `message`: of the failure.
  */
 export function stopCause(run: EndedRun, endReason: string, message: string | null): StopCause {
   const reason = VAGUE.has(endReason) ? (run.stop_reason ?? endReason) : endReason;

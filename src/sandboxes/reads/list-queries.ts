@@ -59,7 +59,10 @@ export async function countLabels(
   return rows.toSorted((a, b) => a.position - b.position).map(({ count }) => count);
 }
 
-/** Filters that make a scan pass over sandboxes. Another index than that of labels may be faster for them, so the planner chooses. */
+/**
+ * Filters that make a scan pass over sandboxes. Another index than that of labels may be faster for them, so the
+ * planner chooses.
+ */
 export function passesOver({ statuses, stopReasons, namePrefix }: SandboxFilter): boolean {
   return statuses.length > 0 || stopReasons !== undefined || namePrefix !== undefined;
 }
@@ -107,8 +110,8 @@ interface Order {
 }
 
 /**
- * Without labels a page scans the sandboxes in order. With labels it scans the index of the first label and probes for the
- * others (docs/decisions/0004-labels-in-a-side-table.md), or merges the indexes of all.
+ * Without labels a page scans the sandboxes in order. With labels it scans the index of the first label and probes for
+ * the others (docs/decisions/0004-labels-in-a-side-table.md), or merges the indexes of all.
  */
 function sourceOf(where: Conditions, orgId: string, page: SandboxPage): { from: string; order: Order } {
   const { filter, sort, sideBySide = false } = page;
@@ -170,9 +173,9 @@ export function positionOf({ id, name, created_at }: SandboxTextRow, sort: Sort)
 }
 
 /**
- * Leaves the planner only a merge of the label indexes, which stops at a full page. The planner knows no parameters. Misleading
- * statistics cost 80 ms for probes of two disjoint labels of 10,000 sandboxes, and 100 ms for hashes of two of 100,000.
- * With fresh statistics of 100,000 sandboxes both ways take 2 ms. `npm run bench -- hints` prints them.
+ * Leaves the planner only a merge of the label indexes, which stops at a full page. The planner knows no parameters.
+ * Misleading statistics cost 80 ms for probes of two disjoint labels of 10,000 sandboxes, and 100 ms for hashes of two
+ * of 100,000. With fresh statistics of 100,000 sandboxes both ways take 2 ms. `npm run bench -- hints` prints them.
  */
 export const MERGE_ONLY = [
   'enable_nestloop = off',

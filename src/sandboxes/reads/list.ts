@@ -76,8 +76,8 @@ export async function list(
 }
 
 /**
- * The rarest label comes first. Without a rare one the query merges all of them (`sideBySide`). Not `quick`: the query may
- * read far more rows than a page, so it uses the pool.
+ * The rarest label comes first. Without a rare one the query merges all of them (`sideBySide`). Not `quick`: the query
+ * may read far more rows than a page, so it uses the pool.
  */
 async function wayOf(
   { reads }: Context,

@@ -34,9 +34,9 @@ async function find(
 type Lookup = (key: SandboxKey) => Promise<SandboxTextRow | undefined>;
 
 /**
- * While two lookups of an organization are in flight, its next lookups share one query. Clients poll a sandbox ten times a
- * second. At 32 connections sharing saves a sixth of the CPU time in Node and half of it in PostgreSQL;
- * `npm run bench -- --only "get one"` prints the current times.
+ * While two lookups of an organization are in flight, its next lookups share one query. Clients poll a sandbox ten
+ * times a second. At 32 connections sharing saves a sixth of the CPU time in Node and half of it in PostgreSQL; `npm
+ * run bench -- --only "get one"` prints the current times.
  */
 const LIMITS = { concurrency: 2, maxBatch: 100 };
 

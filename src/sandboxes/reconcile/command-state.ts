@@ -24,7 +24,10 @@ export function commandAfterLook(state: CommandState, startedAt: Instant): Sandb
   };
 }
 
-/** The command after the end of its run. `exit`: of process 1, whose code is that of the command when the run ends with it. */
+/**
+ * The command after the end of its run. `exit`: of process 1, whose code is that of the command when the run ends with
+ * it.
+ */
 export function commandAfterRun(
   before: SandboxCommand | null,
   run: { command: RunCommand | null },

@@ -47,7 +47,9 @@ export async function endCauseOf(
   };
 }
 
-/** Adds the reason and `more` to the error of an operation that ended with its sandbox. Other errors stay as they are. */
+/**
+ * Adds the reason and `more` to the error of an operation that ended with its sandbox. Other errors stay as they are.
+ */
 export async function explainEnd(
   { ended, endCause }: { ended: AbortSignal; endCause(this: void): Promise<EndCause> },
   error: unknown,

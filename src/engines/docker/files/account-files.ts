@@ -9,8 +9,9 @@ import { openDiskView } from './disk-view.js';
 import { RESOLVER_FILES } from './resolver-files.js';
 
 /**
- * The engine reads these files on the disk of a sandbox, as the machine's root, whatever user the sandbox has: by a plain open and to
- * their end. At a named pipe it waits for ever, with the lock of the container. It also keeps all matching lines in memory.
+ * The engine reads these files on the disk of a sandbox, as the machine's root, whatever user the sandbox has: by a
+ * plain open and to their end. At a named pipe it waits for ever, with the lock of the container. It also keeps all
+ * matching lines in memory.
  */
 const ACCOUNT_FILES = ['/etc/passwd', '/etc/group'] as const;
 const SERVICE_TARGETS: ReadonlySet<string> = new Set([
@@ -38,9 +39,10 @@ export function canMove(target: string): boolean {
 /**
  * Throws StartRefusedError unless the engine can read the users of a container, and place its mounts.
  *
- * The stat of the engine sees the mounts, and the reader of users sees the disk below them: a mount must not hide a file. A file in a volume
- * is refused too, because another sandbox could replace it meanwhile. For a stat, Docker 29 opens the path of each mount of a file, and
- * waits at a pipe for ever. So the service looks at the disk itself where a guest can have put one there.
+ * The stat of the engine sees the mounts, and the reader of users sees the disk below them: a mount must not hide a
+ * file. A file in a volume is refused too, because another sandbox could replace it meanwhile. For a stat, Docker 29
+ * opens the path of each mount of a file, and waits at a pipe for ever. So the service looks at the disk itself where a
+ * guest can have put one there.
  */
 export async function checkAccountFiles(
   container: Docker.Container,
@@ -108,7 +110,10 @@ async function placeOf(target: string, stat: Stat): Promise<string> {
   return done;
 }
 
-/** The engine places every mount for a stat. Its error has no words: a link of the sandbox may lead a mount to a place that does not fit. */
+/**
+ * The engine places every mount for a stat. Its error has no words: a link of the sandbox may lead a mount to a place
+ * that does not fit.
+ */
 function explain(error: unknown, targets: readonly string[]): unknown {
   if (statusOf(error) !== SERVER_ERROR) return error;
   const own = targets.filter((target) => !SERVICE_TARGETS.has(target));
