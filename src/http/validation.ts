@@ -18,8 +18,8 @@ const common = {
   allowUnionTypes: true,
   // An error has its schema, from which the message shows the shape that is wanted.
   verbose: true,
-  // The passes of the library over its code double the time of a compilation, at each start of a process. They make a validation of
-  // half a microsecond 0.1 microseconds shorter.
+  // The passes of the library over its code double the time of a compilation, at each start of a process. They make a
+  // validation of half a microsecond 0.1 microseconds shorter.
   code: { optimize: false },
 } as const;
 

@@ -1,7 +1,10 @@
 import { connect } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 
-/** The part of the API of containerd that names the directories of a container's disk. Docker keeps images there by default from 29 on. */
+/**
+ * The part of the API of containerd that names the directories of a container's disk. Docker keeps images there by
+ * default from 29 on.
+ */
 
 export interface ContainerdPlace {
   /** The path of its socket. */

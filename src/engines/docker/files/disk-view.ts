@@ -16,11 +16,11 @@ type Entry =
   | { type: 'file' | 'other'; stats: Stats };
 
 /**
- * The disk of a container without its mounts, read in the directories that overlayfs unites. It opens no file, whatever the guest made of
- * its paths.
+ * The disk of a container without its mounts, read in the directories that overlayfs unites. It opens no file, whatever
+ * the guest made of its paths.
  *
- * It cannot see that a directory is opaque, so it may show an entry of a lower directory where the disk has none. An entry that the disk has
- * is always that of the topmost directory, and never missed.
+ * It cannot see that a directory is opaque, so it may show an entry of a lower directory where the disk has none. An
+ * entry that the disk has is always that of the topmost directory, and never missed.
  */
 export class DiskView {
   private readonly handles: FileHandle[] = [];
@@ -49,7 +49,10 @@ export class DiskView {
     await Promise.all(this.handles.splice(0).map((handle) => handle.close()));
   }
 
-  /** As the engine answers it: links on the way are followed, and a link at the end has the path behind all links as its target. */
+  /**
+   * As the engine answers it: links on the way are followed, and a link at the end has the path behind all links as its
+   * target.
+   */
   async stat(path: string): Promise<PathStat | undefined> {
     const place = posix.join(await this.follow(posix.dirname(path)), posix.basename(path));
     const entry = await this.entryAt(place);

@@ -13,8 +13,8 @@ const DIRECTORY_MODE = 0o755;
 const LARGEST_APPENDED_BYTES = 16 * 1024 * 1024;
 
 /**
- * Throws StartRefusedError that names the failed patch; the container is then useless. `check` runs after each patch that can lead a mount to
- * another path of the image.
+ * Throws StartRefusedError that names the failed patch; the container is then useless. `check` runs after each patch
+ * that can lead a mount to another path of the image.
  */
 export async function applyPatches(
   container: Docker.Container,
