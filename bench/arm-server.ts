@@ -16,25 +16,16 @@ import { listenForChanges } from '../src/db/changes.js';
 import { openPool } from '../src/db/pool.js';
 import { openRequests } from '../src/db/request-connections.js';
 import { listen } from '../src/http/listen.js';
-import { LONG_EVENTS, LongEvents } from '../src/audit/events/long-events.js';
-import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
-import { BoundedSet } from '../src/lib/bounded-set.js';
-import { StoredBytes } from '../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../src/fairness/pace.js';
-import { Cursors } from '../src/lib/cursor.js';
-import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
 import { SimulatedRuntime } from '../src/engines/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { openTelemetry } from '../src/telemetry/open-telemetry.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
 import { NO_METERS } from '../src/lib/meters.js';
 import { openMetrics } from '../src/metrics/open-metrics.js';
-import { RecentTouches } from '../src/lib/recent-touches.js';
-import { UseSampler } from '../src/engine/use/use-sampler.js';
-import { makePeer } from '../src/workers/peer.js';
+import { makeContext } from '../src/service/make-context.js';
+import { DEFAULT_SETTINGS } from '../src/settings.js';
 
 const [arm, url, directory, orgId, collector = '', share = '1'] = process.argv.slice(2) as [
   string,
@@ -64,33 +55,23 @@ const telemetry =
       )
     : undefined;
 const runtime = new SimulatedRuntime(directory);
-const ctx: ServiceContext = {
+const ctx = makeContext<ServiceContext>(Buffer.alloc(32), {
   pool,
-  reads: pool,
   requests,
-  now,
   eventKeys,
   settings: { ...DEFAULT_SETTINGS, rateLimit: 100_000 },
   activeKeys,
   runtime,
-  use: new UseSampler(runtime),
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
-  roomyQuotas: new BoundedSet(),
-  storedAnswers: new StoredBytes(STORED_ANSWERS),
-  longEvents: new LongEvents(LONG_EVENTS),
-  pace: new Pace(PACE),
-  cursors: new Cursors(Buffer.alloc(32)),
-  peer: makePeer(Buffer.alloc(32)),
   meters: metrics?.meters ?? NO_METERS,
   tracing: telemetry?.tracing,
-  touches: new RecentTouches(),
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
   keyring: () => Keyring.parse(key, 'the bench'),
   changes: listenForChanges(address, () => undefined),
   log: makeLog('error', process.stderr),
   stopping: new AbortController().signal,
-};
+});
 const app = await buildApp(ctx, {
   observe: metrics?.observe,
   ...(arm === 'no authentication'

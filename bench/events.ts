@@ -11,28 +11,17 @@ import { verifyStore } from '../src/audit/verify/verify-store.js';
 import { table } from '../src/cli/table.js';
 import { type WorkerContext } from '../src/context.js';
 import { listenForChanges } from '../src/db/changes.js';
-import { LONG_EVENTS, LongEvents } from '../src/audit/events/long-events.js';
-import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
-import { BoundedSet } from '../src/lib/bounded-set.js';
-import { StoredBytes } from '../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../src/fairness/pace.js';
-import { Cursors } from '../src/lib/cursor.js';
-import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
 import { sleep } from '../src/lib/sleep.js';
 import { createOrg } from '../src/orgs/create.js';
 import { SimulatedRuntime } from '../src/engines/simulated/runtime.js';
 import { create } from '../src/sandboxes/lifecycle/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
-import { NO_METERS } from '../src/lib/meters.js';
-import { RecentTouches } from '../src/lib/recent-touches.js';
-import { UseSampler } from '../src/engine/use/use-sampler.js';
-import { makePeer } from '../src/workers/peer.js';
 import { median } from './median.js';
 import { openStore } from './store.js';
+import { makeContext } from '../src/service/make-context.js';
 
 /** The same creates with different ways to keep events. */
 const ARMS = ['no log', 'as it is', 'linked at once'] as const;
@@ -66,23 +55,11 @@ export async function events(writers: number, creates: number, rounds: number): 
   const activeKeys = new ActiveEventKeys(eventKeys);
   pool.eventMarker = activeKeys.marker;
   const runtime = new SimulatedRuntime(directory);
-  const ctx: WorkerContext = {
+  const ctx = makeContext<WorkerContext>(Buffer.alloc(32), {
     pool,
-    reads: pool,
-    now,
-    settings: DEFAULT_SETTINGS,
     runtime,
-    use: new UseSampler(runtime),
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
-    roomyQuotas: new BoundedSet(),
-    storedAnswers: new StoredBytes(STORED_ANSWERS),
-    longEvents: new LongEvents(LONG_EVENTS),
-    pace: new Pace(PACE),
-    cursors: new Cursors(Buffer.alloc(32)),
-    peer: makePeer(Buffer.alloc(32)),
-    meters: NO_METERS,
-    touches: new RecentTouches(),
     eventKeys,
     activeKeys,
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
@@ -90,7 +67,7 @@ export async function events(writers: number, creates: number, rounds: number): 
     changes: listenForChanges(store.address, () => undefined),
     log: makeLog('silent', { write: () => undefined }),
     stopping: new AbortController().signal,
-  };
+  });
   const times = new Map<Arm, { rate: number; slow: number }[]>(ARMS.map((arm) => [arm, []]));
   let behind = 0;
   // The first round only warms up.

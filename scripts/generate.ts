@@ -16,24 +16,12 @@ import { migrate } from '../src/db/migrate.js';
 import { openForServer } from '../src/db/open.js';
 import { connectionConfig, openPool } from '../src/db/pool.js';
 import { inTransaction } from '../src/db/transaction.js';
-import { LONG_EVENTS, LongEvents } from '../src/audit/events/long-events.js';
-import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
-import { BoundedSet } from '../src/lib/bounded-set.js';
-import { StoredBytes } from '../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../src/fairness/pace.js';
-import { Cursors } from '../src/lib/cursor.js';
-import { now } from '../src/lib/instant.js';
 import { makeLog } from '../src/lib/log.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
-import { UseSampler } from '../src/engine/use/use-sampler.js';
 import { SimulatedRuntime } from '../src/engines/simulated/runtime.js';
 import { Keyring } from '../src/secrets/keyring.js';
-import { DEFAULT_SETTINGS } from '../src/settings.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
-import { NO_METERS } from '../src/lib/meters.js';
-import { RecentTouches } from '../src/lib/recent-touches.js';
-import { makePeer } from '../src/workers/peer.js';
 import { auditEventsPage } from './audit-events.js';
 import { clientCommandsPage } from './client-tables.js';
 import { consoleTypes, type OpenApi } from './console-types.js';
@@ -45,6 +33,8 @@ import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
 import { limitsPage } from './limits-page.js';
 import { withOptionTable } from './option-table.js';
+import type { ServiceContext } from '../src/context.js';
+import { makeContext } from '../src/service/make-context.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'sandkeep-generate-'));
 const database = await openForServer({
@@ -67,24 +57,12 @@ const catalogue = `${JSON.stringify(await inTransaction(pool, readCatalogue), nu
 // No request is served.
 const unserved = { of: () => ({ pool, reads: pool }), watched: pool, close: () => Promise.resolve() };
 const runtime = new SimulatedRuntime(directory);
-const app = await buildApp({
+const ctx = makeContext<ServiceContext>(Buffer.alloc(32), {
   pool,
-  reads: pool,
   requests: unserved,
-  now,
-  settings: DEFAULT_SETTINGS,
   runtime,
-  use: new UseSampler(runtime),
   volumes: new VolumeStore(directory),
   disk: UNCHECKED_DISKS,
-  roomyQuotas: new BoundedSet(),
-  storedAnswers: new StoredBytes(STORED_ANSWERS),
-  longEvents: new LongEvents(LONG_EVENTS),
-  pace: new Pace(PACE),
-  cursors: new Cursors(Buffer.alloc(32)),
-  peer: makePeer(Buffer.alloc(32)),
-  meters: NO_METERS,
-  touches: new RecentTouches(),
   eventKeys,
   activeKeys,
   seenHeads: new SeenHeads(join(directory, 'event-heads')),
@@ -93,6 +71,7 @@ const app = await buildApp({
   log: makeLog('silent', { write: () => undefined }),
   stopping: new AbortController().signal,
 });
+const app = await buildApp(ctx);
 const openapi = `${JSON.stringify(app.swagger(), null, 2)}\n`;
 await app.close();
 await pool.end();

@@ -13,14 +13,7 @@ import { listenForChanges } from '../../src/db/changes.js';
 import { openDataDirectory } from '../../src/db/embedded/directory.js';
 import { readPidFile } from '../../src/db/embedded/postmaster.js';
 import type { Statement } from '../../src/db/pool.js';
-import { LONG_EVENTS, LongEvents } from '../../src/audit/events/long-events.js';
-import { STORED_ANSWERS } from '../../src/idempotency/stored-answers.js';
-import { BoundedSet } from '../../src/lib/bounded-set.js';
-import { StoredBytes } from '../../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../../src/fairness/pace.js';
-import { Cursors } from '../../src/lib/cursor.js';
 import { ExplainedError } from '../../src/lib/explained-error.js';
-import { now } from '../../src/lib/instant.js';
 import { makeLog } from '../../src/lib/log.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { createOrg } from '../../src/orgs/create.js';
@@ -29,16 +22,12 @@ import { setQuotas } from '../../src/quotas/set.js';
 import { SimulatedRuntime } from '../../src/engines/simulated/runtime.js';
 import { create } from '../../src/sandboxes/lifecycle/create.js';
 import { Keyring } from '../../src/secrets/keyring.js';
-import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { openStore, type Store } from '../store.js';
-import { NO_METERS } from '../../src/lib/meters.js';
-import { RecentTouches } from '../../src/lib/recent-touches.js';
-import { UseSampler } from '../../src/engine/use/use-sampler.js';
-import { makePeer } from '../../src/workers/peer.js';
 import { labelsOf, requestOf } from './data-set.js';
 import { cpuMicros } from './processes.js';
+import { makeContext } from '../../src/service/make-context.js';
 
 export interface PgbenchOptions {
   program: string;
@@ -175,31 +164,20 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
     connect: async () => Promise.resolve(recording),
   } as unknown as Context['pool'];
   const runtime = new SimulatedRuntime(directory);
-  const ctx: Context = {
+  const ctx = makeContext<Context>(Buffer.alloc(32), {
     pool: recorded,
     reads: pool,
-    now,
-    settings: DEFAULT_SETTINGS,
     changes,
     eventKeys,
     activeKeys,
     runtime,
-    use: new UseSampler(runtime),
     volumes: new VolumeStore(directory),
     disk: UNCHECKED_DISKS,
-    roomyQuotas: new BoundedSet(),
-    storedAnswers: new StoredBytes(STORED_ANSWERS),
-    longEvents: new LongEvents(LONG_EVENTS),
-    pace: new Pace(PACE),
-    cursors: new Cursors(Buffer.alloc(32)),
-    peer: makePeer(Buffer.alloc(32)),
-    meters: NO_METERS,
-    touches: new RecentTouches(),
     seenHeads: new SeenHeads(join(directory, 'event-heads')),
     keyring: () => Keyring.parse(key, 'the bench'),
     log: makeLog('silent', { write: () => undefined }),
     stopping: new AbortController().signal,
-  };
+  });
   const createAs = async (token: string) => {
     const keyed = {
       key: token,

@@ -8,18 +8,9 @@ import { readInstance } from '../db/instance-queries.js';
 import { DiskReserve } from '../disk/disk-reserve.js';
 import { listen, reachableAt } from '../http/listen.js';
 import { createFirstKey, type FirstKey } from '../keys/first-key.js';
-import { LONG_EVENTS, LongEvents } from '../audit/events/long-events.js';
-import { STORED_ANSWERS } from '../idempotency/stored-answers.js';
-import { BoundedSet } from '../lib/bounded-set.js';
-import { StoredBytes } from '../lib/stored-bytes.js';
-import { Pace, PACE } from '../fairness/pace.js';
-import { Cursors } from '../lib/cursor.js';
-import { now } from '../lib/instant.js';
 import { openLogDestination } from '../lib/log-destination.js';
 import { batchedByTurn, makeLog, withCopy } from '../lib/log.js';
 import { NO_METERS } from '../lib/meters.js';
-import { RecentTouches } from '../lib/recent-touches.js';
-import { UseSampler } from '../engine/use/use-sampler.js';
 import { Resources } from '../lib/resources.js';
 import { sleep } from '../lib/sleep.js';
 import type { Metrics } from '../metrics/open-metrics.js';
@@ -44,6 +35,7 @@ import { openDatabase, openPools, describeDatabase } from './open-database.js';
 import { openKeysOfLog, openSecretKeys } from './open-keys.js';
 import { openServedRuntime, openVolumes } from './open-runtime.js';
 import type { ServiceOptions, Startup } from './startup.js';
+import { makeContext } from './make-context.js';
 
 const CLOSE_TIMEOUT_MS = 15_000;
 /** Several scrapers share a measurement. */
@@ -136,36 +128,27 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   resources.add('the measurement of disks', () => disk.stop());
 
   const archived = archivedDirectory(options);
-  const ctx: ServiceContext = {
+  const ctx = makeContext<ServiceContext>(instance.cursorKey, {
     disk,
     pool,
-    reads: pool,
     requests,
     runtime,
     volumes,
     changes,
-    now,
     log,
     keyring,
     eventKeys,
     activeKeys,
     seenHeads,
-    roomyQuotas: new BoundedSet(),
-    storedAnswers: new StoredBytes(STORED_ANSWERS),
-    longEvents: new LongEvents(LONG_EVENTS),
-    pace: new Pace(PACE),
     stopping,
     draining,
     certificate,
     walWaitingSecs: archived && (() => walWaitingSecs(archived)),
-    cursors: new Cursors(instance.cursorKey),
     settings: settingsOf(options, priceBook),
     peer: makePeer(instance.cursorKey, options.advertiseUrl, authorities),
-    touches: new RecentTouches(),
-    use: new UseSampler(runtime),
     meters: metrics?.meters ?? NO_METERS,
     tracing: telemetry?.tracing,
-  };
+  });
   const app = await modules.buildApp(ctx, {
     observe: metrics?.observe,
     onlyForwarded: options.role === 'worker',

@@ -16,12 +16,6 @@ import { DiskReserve } from '../../src/disk/disk-reserve.js';
 import { listen } from '../../src/http/listen.js';
 import type { Certificate } from '../../src/http/tls/certificate.js';
 import { createKey } from '../../src/keys/create.js';
-import { LONG_EVENTS, LongEvents } from '../../src/audit/events/long-events.js';
-import { STORED_ANSWERS } from '../../src/idempotency/stored-answers.js';
-import { BoundedSet } from '../../src/lib/bounded-set.js';
-import { StoredBytes } from '../../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../../src/fairness/pace.js';
-import { Cursors } from '../../src/lib/cursor.js';
 import { now } from '../../src/lib/instant.js';
 import { makeLog, withCopy } from '../../src/lib/log.js';
 import { createOrg } from '../../src/orgs/create.js';
@@ -30,17 +24,16 @@ import type { Metrics } from '../../src/metrics/open-metrics.js';
 import type { Runtime } from '../../src/engine/runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from '../../src/engines/simulated/runtime.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
-import { DEFAULT_SETTINGS } from '../../src/settings.js';
 import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
 import type { Telemetry } from '../../src/telemetry/open-telemetry.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
-import { RecentTouches } from '../../src/lib/recent-touches.js';
-import { UseSampler } from '../../src/engine/use/use-sampler.js';
 import { makePeer } from '../../src/workers/peer.js';
 import { startWorker } from '../../src/worker.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
 import { expectCatalogued } from './event-catalogue.js';
+import { makeContext } from '../../src/service/make-context.js';
+import { DEFAULT_SETTINGS } from '../../src/settings.js';
 
 /** A complete service on a new database: HTTP on a real port, worker, runtime. */
 export interface TestService {
@@ -137,10 +130,9 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   await disk.start(() => undefined);
   const changes = listenForChanges(reached, () => undefined);
   const stopping = new AbortController();
-  const ctx: ServiceContext = {
+  const ctx = makeContext<ServiceContext>(instance.cursorKey, {
     disk,
     pool,
-    reads: pool,
     requests,
     runtime,
     volumes,
@@ -151,21 +143,14 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     activeKeys,
     seenHeads,
     now: options.now ?? now,
-    cursors: new Cursors(instance.cursorKey),
     peer: makePeer(instance.cursorKey, undefined, options.authorities),
     certificate: options.certificate,
     ...(options.draining ? { draining: options.draining } : {}),
     meters: options.metrics?.meters ?? NO_METERS,
     tracing: options.telemetry?.tracing,
-    touches: new RecentTouches(),
-    use: new UseSampler(runtime),
-    roomyQuotas: new BoundedSet(),
-    storedAnswers: new StoredBytes(STORED_ANSWERS),
-    longEvents: new LongEvents(LONG_EVENTS),
-    pace: new Pace(PACE),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,
-  };
+  });
   const app = await buildApp(ctx, { observe: options.metrics?.observe });
   const url = await listen(app, { host: '127.0.0.1', port: 0, isTls: options.certificate !== undefined });
   ctx.peer.address = url.replace('127.0.0.1', options.advertisedHost ?? '127.0.0.1');

@@ -8,27 +8,18 @@ import { readInstance } from '../../../src/db/instance-queries.js';
 import { openPool, type Address } from '../../../src/db/pool.js';
 import { openRequests } from '../../../src/db/request-connections.js';
 import { listen } from '../../../src/http/listen.js';
-import { LONG_EVENTS, LongEvents } from '../../../src/audit/events/long-events.js';
-import { STORED_ANSWERS } from '../../../src/idempotency/stored-answers.js';
-import { BoundedSet } from '../../../src/lib/bounded-set.js';
-import { StoredBytes } from '../../../src/lib/stored-bytes.js';
-import { Pace, PACE } from '../../../src/fairness/pace.js';
-import { Cursors } from '../../../src/lib/cursor.js';
 import { instantFromMicros, type Instant } from '../../../src/lib/instant.js';
 import { makeLog } from '../../../src/lib/log.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { openKeyring } from '../../../src/secrets/key-file.js';
-import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 import { UNCHECKED_DISKS } from '../../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
-import { NO_METERS } from '../../../src/lib/meters.js';
-import { RecentTouches } from '../../../src/lib/recent-touches.js';
-import { UseSampler } from '../../../src/engine/use/use-sampler.js';
-import { makePeer } from '../../../src/workers/peer.js';
 import { startWorker } from '../../../src/worker.js';
 import { WEBHOOKS } from './event-receiver.js';
 import { ChaoticRuntime, type Chaos } from './faulty-runtime.js';
 import { Dice } from './seeded-random.js';
+import { makeContext } from '../../../src/service/make-context.js';
+import { DEFAULT_SETTINGS } from '../../../src/settings.js';
 
 /**
  * A process of the service for tests to kill: a worker, with or without the API, composed as in `sandkeep serve`. It
@@ -70,25 +61,15 @@ async function serve(orders: Orders): Promise<void> {
   const runtime = new ChaoticRuntime(directory, orders.chaos, new Dice(orders.seed));
   const changes = listenForChanges(database, () => undefined);
   const stopping = new AbortController();
-  const ctx: ServiceContext = {
+  const ctx = makeContext<ServiceContext>(instance.cursorKey, {
     pool,
-    reads: pool,
     requests,
     runtime,
     volumes,
     changes,
     log: makeLog('warn', process.stderr),
     now: sharedClock(BigInt(orders.clockOffset)),
-    cursors: new Cursors(instance.cursorKey),
-    peer: makePeer(instance.cursorKey),
-    meters: NO_METERS,
-    touches: new RecentTouches(),
-    use: new UseSampler(runtime),
     disk: UNCHECKED_DISKS,
-    roomyQuotas: new BoundedSet(),
-    storedAnswers: new StoredBytes(STORED_ANSWERS),
-    longEvents: new LongEvents(LONG_EVENTS),
-    pace: new Pace(PACE),
     keyring: openKeyring({ file: join(directory, 'secret-keys') }),
     eventKeys,
     activeKeys,
@@ -100,7 +81,7 @@ async function serve(orders: Orders): Promise<void> {
       webhooks: WEBHOOKS,
     },
     stopping: stopping.signal,
-  };
+  });
   let worker = orders.works ? startWorker(ctx) : undefined;
   const app = await api?.buildApp(ctx);
   const url = app ? await listen(app, { host: '127.0.0.1', port: 0 }) : '';
