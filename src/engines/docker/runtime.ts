@@ -93,8 +93,34 @@ export interface DockerOptions {
   pulls?: PullOptions | undefined;
 }
 
+interface DockerRuntimeParts {
+  docker: Docker;
+  untimed: Docker;
+  instanceId: string;
+  options: DockerOptions;
+  engineId: string;
+  machine: string;
+  diskPath: string;
+  capacity: Capacity;
+  bounds: Runtime['bounds'];
+  version: string;
+  init: GuestInit;
+  detected: DetectedCapabilities;
+  networks: SandboxNetworks;
+  /** The engine makes more containers at once no faster, and each of them later. */
+  starts: SlotQueue;
+  images: Images;
+  controlGroup: string | undefined;
+  containerd: ContainerdPlace | undefined;
+}
+
 /** Runs sandboxes as containers of Docker. Each sandbox has one container, whose disk survives its runs. */
 export class DockerRuntime implements Runtime {
+  readonly engineId: string;
+  readonly machine: string;
+  readonly diskPath: string;
+  readonly capacity: Capacity;
+  readonly bounds: Runtime['bounds'];
   readonly name = 'docker';
   readonly description: string;
   readonly capabilities: ReadonlySet<Capability>;
@@ -109,26 +135,13 @@ export class DockerRuntime implements Runtime {
   private readonly retries = new RoomRetries();
   private readonly measuring = new Map<string, Promise<number | undefined>>();
 
-  private constructor(
-    private readonly docker: Docker,
-    private readonly untimed: Docker,
-    private readonly instanceId: string,
-    private readonly options: DockerOptions,
-    readonly engineId: string,
-    readonly machine: string,
-    readonly diskPath: string,
-    readonly capacity: Capacity,
-    readonly bounds: Runtime['bounds'],
-    version: string,
-    private readonly init: GuestInit,
-    private readonly detected: DetectedCapabilities,
-    private readonly networks: SandboxNetworks,
-    /** The engine makes more containers at once no faster, and each of them later. */
-    private readonly starts: SlotQueue,
-    private readonly images: Images,
-    private readonly controlGroup: string | undefined,
-    private readonly containerd: ContainerdPlace | undefined,
-  ) {
+  private constructor(private readonly parts: DockerRuntimeParts) {
+    const { docker, untimed, options, diskPath, version, detected, networks, containerd } = parts;
+    this.engineId = parts.engineId;
+    this.machine = parts.machine;
+    this.diskPath = parts.diskPath;
+    this.capacity = parts.capacity;
+    this.bounds = parts.bounds;
     this.disks = disksOf([diskPath, options.volumes.root]);
     this.inspections = new InspectCache(docker, this.calls);
     this.guests = new DockerGuests(untimed, containerd);
@@ -152,20 +165,20 @@ export class DockerRuntime implements Runtime {
       programs: init.programs,
       runtimeClass: options.runtimeClass,
     });
-    return new DockerRuntime(
+    return new DockerRuntime({
       docker,
       untimed,
       instanceId,
       options,
-      await engineIdOf(docker, info, instanceId),
-      info.Name,
-      info.DockerRootDir,
-      { ...capacityOf(info), ...options.capacity },
-      boundsOf(info, options.runtimeClass, options.sharedCpuMillis),
-      info.ServerVersion,
+      engineId: await engineIdOf(docker, info, instanceId),
+      machine: info.Name,
+      diskPath: info.DockerRootDir,
+      capacity: { ...capacityOf(info), ...options.capacity },
+      bounds: boundsOf(info, options.runtimeClass, options.sharedCpuMillis),
+      version: info.ServerVersion,
       init,
       detected,
-      await SandboxNetworks.open(docker, {
+      networks: await SandboxNetworks.open(docker, {
         instanceId,
         name: options.network,
         resolvers: options.resolvers,
@@ -175,31 +188,31 @@ export class DockerRuntime implements Runtime {
         init,
         sharesKernel: sharesKernel(info, options.runtimeClass),
       }),
-      new SlotQueue({ ...startSlots(info.NCPU), maxWaitMs: LONGEST_WAIT_MS }),
-      new Images(untimed, goArchitecture(info), options.pulls),
-      openControlGroup(info),
-      info.Containerd,
-    );
+      starts: new SlotQueue({ ...startSlots(info.NCPU), maxWaitMs: LONGEST_WAIT_MS }),
+      images: new Images(untimed, goArchitecture(info), options.pulls),
+      controlGroup: openControlGroup(info),
+      containerd: info.Containerd,
+    });
   }
 
   async takeOver(): Promise<void> {
     this.inspections.forget();
-    await this.detected.mounts.sweep();
+    await this.parts.detected.mounts.sweep();
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
     this.retries.check(run.runId);
-    const unclaim = await this.networks.claim(run.sandboxId);
+    const unclaim = await this.parts.networks.claim(run.sandboxId);
     try {
       const found = await this.prepare(run);
       if (signal.aborted || found === 'has_run') return;
-      await this.detected.mounts.holdToCaps(run, signal);
+      await this.parts.detected.mounts.holdToCaps(run, signal);
       if (signal.aborted) return;
       const newer = found && (await this.newerImage(run, found, signal));
       if (newer) await found.remove({ force: true, v: true });
       const prepared = newer ? undefined : found;
-      const image = prepared ? undefined : (newer ?? (await this.images.ensure(run, signal)));
-      const release = await this.starts.acquire(run.orgId, signal);
+      const image = prepared ? undefined : (newer ?? (await this.parts.images.ensure(run, signal)));
+      const release = await this.parts.starts.acquire(run.orgId, signal);
       if (!release) throw new Error('the engine is busy with other starts');
       // A start that hangs costs the engine nothing, and must not take the places of others.
       const hangs = setTimeout(release, USUAL_START_MS);
@@ -222,33 +235,33 @@ export class DockerRuntime implements Runtime {
       if (noRoom !== undefined) throw this.retries.note(run.runId, noRoom);
       throw new StartRefusedError(explainStartFailure(engineMessage(error)), { cause: error });
     } finally {
-      this.images.release(run);
+      this.parts.images.release(run);
       unclaim();
     }
   }
 
   async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
-    return this.images.latestDigest(run, signal);
+    return this.parts.images.latestDigest(run, signal);
   }
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
     const found = await this.findContainer(sandboxId);
     if (!found) return;
-    const container = this.docker.getContainer(found.Id);
+    const container = this.parts.docker.getContainer(found.Id);
     const ending = graceMs > 0 ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
     await this.calls.track(sandboxId, 'stop', ending).catch(ignoreStatus(NOT_MODIFIED, NOT_FOUND, CONFLICT));
     this.retries.freed();
   }
 
   async destroy(sandboxId: string): Promise<void> {
-    const unclaim = await this.networks.claim(sandboxId);
+    const unclaim = await this.parts.networks.claim(sandboxId);
     try {
       const found = await this.findContainer(sandboxId);
       if (found) {
-        const removing = this.docker.getContainer(found.Id).remove({ force: true, v: true });
+        const removing = this.parts.docker.getContainer(found.Id).remove({ force: true, v: true });
         await this.calls.track(sandboxId, 'removal', removing).catch(ignoreStatus(...ALREADY_REMOVED));
       }
-      await this.networks.remove(sandboxId);
+      await this.parts.networks.remove(sandboxId);
       this.retries.freed();
     } finally {
       unclaim();
@@ -256,11 +269,11 @@ export class DockerRuntime implements Runtime {
   }
 
   async list(): Promise<Holding[]> {
-    const containers = await this.docker.listContainers({
+    const containers = await this.parts.docker.listContainers({
       all: true,
-      filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
+      filters: { label: [`${INSTANCE_LABEL}=${this.parts.instanceId}`] },
     });
-    this.networks.repair(containers);
+    this.parts.networks.repair(containers);
     this.calls.keepOnly(new Set(containers.map(({ Labels }) => Labels[SANDBOX_LABEL] ?? '')));
     return this.inspections.list(containers.filter((container) => !isPauseContainer(container)));
   }
@@ -270,7 +283,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
-    return measureUse(this.docker, this.inspections.containersOf(sandboxIds));
+    return measureUse(this.parts.docker, this.inspections.containersOf(sandboxIds));
   }
 
   async commandStates(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>> {
@@ -283,7 +296,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async makeRoom(): Promise<void> {
-    await this.images.makeRoom();
+    await this.parts.images.makeRoom();
   }
 
   async diskUse(sandboxId: string): Promise<number | undefined> {
@@ -297,7 +310,7 @@ export class DockerRuntime implements Runtime {
     try {
       const found = await this.findContainer(sandboxId);
       if (!found) return;
-      const stream = await this.untimed.getContainer(found.Id).logs({
+      const stream = await this.parts.untimed.getContainer(found.Id).logs({
         follow: true,
         stdout: true,
         stderr: true,
@@ -321,9 +334,9 @@ export class DockerRuntime implements Runtime {
   async *watch(signal: AbortSignal): AsyncIterable<void> {
     while (!signal.aborted) {
       try {
-        const stream = await this.untimed.getEvents({
+        const stream = await this.parts.untimed.getEvents({
           abortSignal: signal,
-          filters: { type: ['container'], label: [`${INSTANCE_LABEL}=${this.instanceId}`] },
+          filters: { type: ['container'], label: [`${INSTANCE_LABEL}=${this.parts.instanceId}`] },
         });
         for await (const _ of stream) yield;
       } catch {
@@ -335,14 +348,14 @@ export class DockerRuntime implements Runtime {
 
   async close(): Promise<void> {
     this.guests.close();
-    await this.networks.close();
-    await this.detected.mounts.close();
+    await this.parts.networks.close();
+    await this.parts.detected.mounts.close();
   }
 
   private async prepare(run: Run): Promise<Docker.Container | 'has_run' | undefined> {
     const found = await this.findContainer(run.sandboxId);
     if (!found) return undefined;
-    const container = this.docker.getContainer(found.Id);
+    const container = this.parts.docker.getContainer(found.Id);
     const { Name, State, HostConfig, Config } = await container.inspect();
     const startedAt = parseEngineTime(State.StartedAt);
     const named = runOfContainer(Name, Config.Labels);
@@ -353,7 +366,7 @@ export class DockerRuntime implements Runtime {
     }
     if (named?.runId === run.runId) return isBaseline(startedAt, named.baseline) ? container : 'has_run';
     if (State.Running) throw new Error(`container ${found.Id} still has a run other than ${run.runId}`);
-    const { processes = PROCESSES.default } = this.options;
+    const { processes = PROCESSES.default } = this.parts.options;
     if (HostConfig.PidsLimit !== processes) await container.update({ PidsLimit: processes });
     await container.rename({ name: nameOfNext(run, startedAt) });
     return container;
@@ -367,9 +380,9 @@ export class DockerRuntime implements Runtime {
   ): Promise<EngineImage | undefined> {
     if (run.spec.pullPolicy !== 'always') return undefined;
     const { [IMAGE_LABEL]: current } = (await container.inspect()).Config.Labels;
-    const latest = current === undefined ? undefined : await this.images.latestDigest(run, signal);
+    const latest = current === undefined ? undefined : await this.parts.images.latestDigest(run, signal);
     if (latest === undefined || latest === current) return undefined;
-    return this.images.ensure(run, signal).catch((error: unknown) => {
+    return this.parts.images.ensure(run, signal).catch((error: unknown) => {
       if (!(error instanceof StartRefusedError)) throw error;
       return undefined;
     });
@@ -379,7 +392,7 @@ export class DockerRuntime implements Runtime {
     const [found] = this.inspections.containersOf([sandboxId]);
     if (!found) return undefined;
     const options = { size: true } as Docker.ContainerInspectOptions;
-    const container = await this.untimed.getContainer(found.id).inspect(options);
+    const container = await this.parts.untimed.getContainer(found.id).inspect(options);
     return (container as { SizeRw?: number }).SizeRw ?? 0;
   }
 
@@ -389,16 +402,16 @@ export class DockerRuntime implements Runtime {
     image: EngineImage | undefined,
     signal: AbortSignal,
   ): Promise<void> {
-    const mounts = await this.detected.mounts.stage(run);
+    const mounts = await this.parts.detected.mounts.stage(run);
     try {
       signal.throwIfAborted();
-      const { mode, resolverConfig } = await this.networks.join(run, prepared);
+      const { mode, resolverConfig } = await this.parts.networks.join(run, prepared);
       const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
       if (signal.aborted) return;
       await mounts.attach(resolverConfig);
       await this.checkAccounts(run, container, prepared ? undefined : image);
       await container.start();
-      await this.networks.confirm(run, container);
+      await this.parts.networks.confirm(run, container);
     } finally {
       await mounts.release();
     }
@@ -412,7 +425,7 @@ export class DockerRuntime implements Runtime {
   ): Promise<void> {
     const isPlain = fresh !== undefined && spec.patches.length === 0 && spec.mounts.length === 0;
     if (isPlain && this.checkedImages.has(fresh.id)) return;
-    await checkAccountFiles(container, this.containerd);
+    await checkAccountFiles(container, this.parts.containerd);
     if (!isPlain) return;
     if (this.checkedImages.size >= CHECKED_IMAGES) this.checkedImages.clear();
     this.checkedImages.add(fresh.id);
@@ -424,29 +437,31 @@ export class DockerRuntime implements Runtime {
     binds: readonly Bind[],
     network: string,
   ): Promise<Docker.Container> {
-    const { runtimeClass, defaultDiskMib = 0, processes = PROCESSES.default } = this.options;
-    const { writesMibPerSecond: mibPerSecond = DISK_WRITES.default } = this.options;
+    const { runtimeClass, defaultDiskMib = 0, processes = PROCESSES.default } = this.parts.options;
+    const { writesMibPerSecond: mibPerSecond = DISK_WRITES.default } = this.parts.options;
     checkDiskLimit(run.spec, image);
     const sized = defaultDiskMib > 0 && this.capabilities.has('disk_size');
     const diskMib = run.spec.diskMib ?? (sized ? defaultDiskMib : null);
     const hasScripts = hasGuestFiles(binds);
-    if (!hasScripts) await this.init.ensureVolume();
-    const container = await createContainer(this.docker, {
+    if (!hasScripts) await this.parts.init.ensureVolume();
+    const container = await createContainer(this.parts.docker, {
       name: nameOfNew(run),
-      Labels: containerLabels(run, image, this.instanceId),
+      Labels: containerLabels(run, image, this.parts.instanceId),
       ...containerOptions({ ...run, spec: { ...run.spec, diskMib } }, image, {
         network,
-        init: this.init,
+        init: this.parts.init,
         runtimeClass,
         processes,
         sharedCpuMillis: this.bounds.sharedCpuMillis,
         writes: { disks: this.disks, mibPerSecond },
-        controlGroup: this.controlGroup,
+        controlGroup: this.parts.controlGroup,
         binds,
       }),
     });
     const mounts = binds.map(({ target }) => target);
-    const check = mounts.some(canMove) ? () => checkAccountFiles(container, this.containerd) : undefined;
+    const check = mounts.some(canMove)
+      ? () => checkAccountFiles(container, this.parts.containerd)
+      : undefined;
     const files = { user: image.user, mounts, hasScripts, check };
     await populateContainer(container, run.spec, files).catch((error: unknown) => {
       // The disk of the sandbox is full, which no wait mends.
@@ -457,9 +472,9 @@ export class DockerRuntime implements Runtime {
   }
 
   private async findContainer(sandboxId: string): Promise<Docker.ContainerInfo | undefined> {
-    const found = await this.docker.listContainers({
+    const found = await this.parts.docker.listContainers({
       all: true,
-      filters: { label: [`${INSTANCE_LABEL}=${this.instanceId}`, `${SANDBOX_LABEL}=${sandboxId}`] },
+      filters: { label: [`${INSTANCE_LABEL}=${this.parts.instanceId}`, `${SANDBOX_LABEL}=${sandboxId}`] },
     });
     return found[0];
   }

@@ -80,8 +80,25 @@ const SWEEP_EVERY_MS = 1_000;
 /** The service finds the processor of nodes that it may not read by its own. */
 const OWN_ARCHITECTURE: Record<string, string> = { x64: 'amd64', arm64: 'arm64' };
 
+interface KubernetesRuntimeParts {
+  cluster: Cluster;
+  instanceId: string;
+  options: KubernetesOptions;
+  namespaces: Namespaces;
+  engineId: string;
+  pods: WatchCache<V1Pod>;
+  nodes: Nodes;
+  programs: PodPrograms;
+  network: ClusterNetwork;
+  version: string;
+  readsActivity: boolean;
+  volumes: Claims | undefined;
+}
+
 /** Runs sandboxes as Pods of a Kubernetes cluster, one for each run. The scheduler of the cluster places them. */
 export class KubernetesRuntime implements Runtime {
+  readonly engineId: string;
+  readonly volumes: Claims | undefined;
   readonly name = 'kubernetes';
   readonly listsSome = true;
   readonly pullsEachStart = true;
@@ -94,24 +111,14 @@ export class KubernetesRuntime implements Runtime {
   private readonly holdings = new WeakMap<V1Pod, Holding>();
   private sweptAt = -Infinity;
 
-  private constructor(
-    private readonly cluster: Cluster,
-    private readonly instanceId: string,
-    private readonly options: KubernetesOptions,
-    private readonly namespaces: Namespaces,
-    readonly engineId: string,
-    private readonly pods: WatchCache<V1Pod>,
-    private readonly nodes: Nodes,
-    private readonly programs: PodPrograms,
-    private readonly network: ClusterNetwork,
-    version: string,
-    private readonly readsActivity: boolean,
-    readonly volumes: Claims | undefined,
-  ) {
+  private constructor(private readonly parts: KubernetesRuntimeParts) {
+    const { cluster, instanceId, options, namespaces, pods, nodes, programs, network, version } = parts;
+    this.engineId = parts.engineId;
+    this.volumes = parts.volumes;
     const { namespace, server } = cluster;
     this.machine = `${new URL(server).host}/${namespace}`;
     this.guests = new PodGuests(cluster, (name) => {
-      const pod = this.pods.get(name);
+      const pod = this.parts.pods.get(name);
       if (!pod) throw new Error(`the Pod ${name} is gone`);
       return { place: placeOf(pod), addedPath: addedPathOf(pod), workdir: workdirIn(pod) };
     });
@@ -171,80 +178,85 @@ export class KubernetesRuntime implements Runtime {
         authMethods: { default: config },
       }),
     ).getCode();
-    return new KubernetesRuntime(
+    return new KubernetesRuntime({
       cluster,
       instanceId,
       options,
       namespaces,
-      uuidv5(`${instanceId} ${found.metadata!.uid}`, ENGINE_NAMESPACE),
+      engineId: uuidv5(`${instanceId} ${found.metadata!.uid}`, ENGINE_NAMESPACE),
       pods,
       nodes,
       programs,
       network,
-      gitVersion,
-      await mayReadSummaries(cluster),
-      await Claims.open(cluster, instanceId, options.storage ?? {}, namespaces),
-    );
+      version: gitVersion,
+      readsActivity: await mayReadSummaries(cluster),
+      volumes: await Claims.open(cluster, instanceId, options.storage ?? {}, namespaces),
+    });
   }
 
   get capabilities(): ReadonlySet<Capability> {
     return new Set<Capability>([
       ...(['disk_size', 'tmpfs', 'scripts', 'patches'] as const),
       ...(['registry_credentials', 'secret_env'] as const),
-      ...(this.readsActivity ? (['idle_timeout'] as const) : []),
-      ...(this.options.registry ? (['image_entrypoint'] as const) : []),
+      ...(this.parts.readsActivity ? (['idle_timeout'] as const) : []),
+      ...(this.parts.options.registry ? (['image_entrypoint'] as const) : []),
       ...(this.volumes?.capabilities ?? []),
-      ...this.network.capabilities,
+      ...this.parts.network.capabilities,
     ]);
   }
 
   get capacity(): Capacity {
-    const { vcpus, ...nodes } = this.nodes.capacity;
-    const all = Math.min(vcpus * (this.options.cpuOvercommit ?? 1), MOST_VCPUS);
-    return { ...nodes, vcpus: all, ...this.options.capacity };
+    const { vcpus, ...nodes } = this.parts.nodes.capacity;
+    const all = Math.min(vcpus * (this.parts.options.cpuOvercommit ?? 1), MOST_VCPUS);
+    return { ...nodes, vcpus: all, ...this.parts.options.capacity };
   }
 
   /** A limit of the operator holds for all nodes together, which the scheduler does not know. */
   get placesRuns(): boolean {
-    return Object.keys(this.options.capacity ?? {}).length === 0;
+    return Object.keys(this.parts.options.capacity ?? {}).length === 0;
   }
 
   get bounds(): Runtime['bounds'] {
-    const { sharedCpuMillis = SHARED_CPU_MILLIS.default } = this.options;
-    return { ...this.nodes.bounds, sharedCpuMillis };
+    const { sharedCpuMillis = SHARED_CPU_MILLIS.default } = this.parts.options;
+    return { ...this.parts.nodes.bounds, sharedCpuMillis };
   }
 
   async takeOver(): Promise<void> {
-    this.namespaces.forget();
-    await this.pods.relist();
+    this.parts.namespaces.forget();
+    await this.parts.pods.relist();
     await this.volumes?.relist();
     await this.secrets.takeOver();
-    await this.network.policies?.takeOver();
+    await this.parts.network.policies?.takeOver();
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
     const name = podName(run.runId);
-    const own = this.pods.get(name);
+    const own = this.parts.pods.get(name);
     if (own) return this.continueStart(run, own);
     for (const older of this.podsOf(run.sandboxId)) await this.ends.removeEnded(older);
     const spec = await this.entrypoints.complete(run, signal);
-    const { policies } = this.network;
-    const namespace = this.namespaces.of(run.orgId);
-    await this.namespaces.ensure(run, policies ? [this.programs, policies] : [this.programs]);
+    const { policies } = this.parts.network;
+    const namespace = this.parts.namespaces.of(run.orgId);
+    await this.parts.namespaces.ensure(
+      run,
+      policies ? [this.parts.programs, policies] : [this.parts.programs],
+    );
     await this.volumes?.ensure(run);
     if (signal.aborted) return;
     // The policy and the Secret stay until the list has the Pod.
     const startPod = async () =>
       this.secrets.around(run, async (secretNames) => {
-        await this.namespaces.whenSettled(namespace, async () => this.create({ ...run, spec }, secretNames));
-        await this.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
+        await this.parts.namespaces.whenSettled(namespace, async () =>
+          this.create({ ...run, spec }, secretNames),
+        );
+        await this.parts.pods.until(name, (pod) => pod !== undefined, SEEN_LIMIT_MS, signal);
       });
     try {
       await (policies ? policies.around(run, startPod) : startPod());
     } catch (error) {
       const noRoom = noRoomWords(NO_ROOM, clusterMessage(error));
       // Somebody may have deleted it.
-      this.namespaces.forget(namespace);
+      this.parts.namespaces.forget(namespace);
       if (noRoom !== undefined) throw new NoRoomError(noRoom, { cause: error });
       if (!REFUSALS.has(statusOf(error) ?? 0)) throw error;
       throw new StartRefusedError(`the cluster refused the Pod: ${clusterMessage(error)}`, { cause: error });
@@ -269,8 +281,10 @@ export class KubernetesRuntime implements Runtime {
   }
 
   async list(sandboxIds?: ReadonlySet<string>): Promise<Holding[]> {
-    this.pods.assertReached();
-    const pods = sandboxIds ? [...sandboxIds].flatMap((id) => this.pods.of(id)) : this.pods.values();
+    this.parts.pods.assertReached();
+    const pods = sandboxIds
+      ? [...sandboxIds].flatMap((id) => this.parts.pods.of(id))
+      : this.parts.pods.values();
     const latest = new Map<string, V1Pod>();
     for (const pod of pods) {
       const { sandboxId, runId } = idsOf(pod);
@@ -289,7 +303,7 @@ export class KubernetesRuntime implements Runtime {
       if (node !== undefined) byNode.set(node, [...(byNode.get(node) ?? []), pod]);
     }
     const found = await Promise.all(
-      [...byNode].map(async ([node, ofNode]) => readActivity(this.cluster, node, ofNode)),
+      [...byNode].map(async ([node, ofNode]) => readActivity(this.parts.cluster, node, ofNode)),
     );
     const all = new Map(found.flatMap((activities) => [...activities]));
     return new Map(
@@ -304,7 +318,7 @@ export class KubernetesRuntime implements Runtime {
     const pod = this.latestOf(sandboxId);
     if (!pod) return;
     try {
-      yield* followLog(this.cluster, placeOf(pod), query, signal);
+      yield* followLog(this.parts.cluster, placeOf(pod), query, signal);
     } catch (error) {
       if (!signal.aborted && statusOf(error) !== NOT_FOUND) throw error;
     }
@@ -327,7 +341,7 @@ export class KubernetesRuntime implements Runtime {
   async *watch(signal: AbortSignal): ReturnType<Runtime['watch']> {
     const changes = new EventEmitter();
     const tell = (sandboxId: string | undefined) => changes.emit('change', sandboxId);
-    const unsubscribe = [this.pods.subscribe(tell), this.nodes.subscribe(() => tell(undefined))];
+    const unsubscribe = [this.parts.pods.subscribe(tell), this.parts.nodes.subscribe(() => tell(undefined))];
     try {
       for await (const [sandboxId] of on(changes, 'change', { signal })) {
         yield sandboxId === undefined ? undefined : [sandboxId as string];
@@ -341,9 +355,9 @@ export class KubernetesRuntime implements Runtime {
 
   async close(): Promise<void> {
     this.guests.close();
-    this.network.close();
-    await this.pods.close();
-    await this.nodes.close();
+    this.parts.network.close();
+    await this.parts.pods.close();
+    await this.parts.nodes.close();
     await this.volumes?.close();
   }
 
@@ -351,21 +365,21 @@ export class KubernetesRuntime implements Runtime {
   private async sweep(): Promise<void> {
     this.sweptAt = performance.now();
     await this.secrets.sweep((name) => {
-      const pod = this.pods.get(name);
+      const pod = this.parts.pods.get(name);
       return pod !== undefined && isStarting(stateOf(pod));
     });
-    await this.network.policies?.sweep((name) => this.pods.get(name) !== undefined);
+    await this.parts.network.policies?.sweep((name) => this.parts.pods.get(name) !== undefined);
   }
 
   private async create(run: Run, secretNames: SecretNames): Promise<void> {
-    const { core } = this.cluster;
-    const namespace = this.namespaces.of(run.orgId);
-    const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.options;
-    const { cpuOvercommit = 1, bandwidthMbits = 0 } = this.options;
+    const { core } = this.parts.cluster;
+    const namespace = this.parts.namespaces.of(run.orgId);
+    const { runtimeClass, restrictedRuntimeClass, defaultDiskMib = 0, nodeImages = [] } = this.parts.options;
+    const { cpuOvercommit = 1, bandwidthMbits = 0 } = this.parts.options;
     const body = podOf(run, {
-      instanceId: this.instanceId,
-      architecture: this.programs.architecture,
-      programs: this.programs.volume,
+      instanceId: this.parts.instanceId,
+      architecture: this.parts.programs.architecture,
+      programs: this.parts.programs.volume,
       secretNames,
       defaultDiskMib,
       nodeImages,
@@ -387,7 +401,7 @@ export class KubernetesRuntime implements Runtime {
     const name = pod.metadata!.name!;
     if (state.kind === 'failing') {
       await this.ends.end(pod, KILL_SECS);
-      const ended = this.pods.get(name);
+      const ended = this.parts.pods.get(name);
       // It started after all.
       if (ended && (await this.ends.stateOf(ended)).kind === 'ended') return;
     }
@@ -409,18 +423,19 @@ export class KubernetesRuntime implements Runtime {
     } finally {
       release();
     }
-    const { core, library } = this.cluster;
+    const { core, library } = this.parts.cluster;
     await core.patchNamespacedPod(
       { ...placeOf(pod), body: { metadata: { annotations: { [FILES_ANNOTATION]: FILES_IN_PLACE } } } },
       library.setHeaderOptions('Content-Type', library.PatchStrategy.MergePatch),
     );
-    const isAwaited = () => this.pods.get(name)?.metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED;
-    await this.pods.until(name, () => !isAwaited(), SEEN_LIMIT_MS);
+    const isAwaited = () =>
+      this.parts.pods.get(name)?.metadata?.annotations?.[FILES_ANNOTATION] === FILES_AWAITED;
+    await this.parts.pods.until(name, () => !isAwaited(), SEEN_LIMIT_MS);
   }
 
   /** A Pod that has not changed is read once, unless its node is lost. */
   private async holdingOf(pod: V1Pod): Promise<Holding> {
-    const loss = await this.nodes.lossOf(pod.spec?.nodeName);
+    const loss = await this.parts.nodes.lossOf(pod.spec?.nodeName);
     const known = loss === undefined ? this.holdings.get(pod) : undefined;
     const holding = known ?? holdingOf(pod, stateOf(pod, loss));
     if (loss === undefined) this.holdings.set(pod, holding);
@@ -428,8 +443,8 @@ export class KubernetesRuntime implements Runtime {
   }
 
   private podsOf(sandboxId: string): V1Pod[] {
-    this.pods.assertReached();
-    return this.pods.of(sandboxId);
+    this.parts.pods.assertReached();
+    return this.parts.pods.of(sandboxId);
   }
 
   private latestOf(sandboxId: string): V1Pod | undefined {
