@@ -2,6 +2,8 @@ import type { Cursors, Position } from '../lib/cursor.js';
 import { parseDate, parseInstant, type Instant } from '../lib/instant.js';
 import { findUnstorable } from '../lib/storable-text.js';
 import { badParameter } from './errors.js';
+import { findRepeatedKey } from '../lib/exact-json.js';
+import { parseJson } from '../lib/json.js';
 
 /** Checks a cursor and gives the position it stands for. `query`: what the cursor must have been issued for. */
 export function readCursor(
@@ -68,12 +70,7 @@ function repairPlus(text: string): string {
 /** A JSON object of strings, such as `{"team":"ml"}`. */
 export function readLabels(name: string, text: string | undefined): Record<string, string> {
   if (text === undefined) return {};
-  let labels: unknown;
-  try {
-    labels = JSON.parse(text);
-  } catch {
-    labels = undefined;
-  }
+  const labels = parseJson(text);
   if (
     typeof labels !== 'object' ||
     labels === null ||
@@ -85,14 +82,9 @@ export function readLabels(name: string, text: string | undefined): Record<strin
   if (findUnstorable(labels) !== undefined) {
     throw badParameter(name, `${name} must not contain U+0000 or half of a surrogate pair`);
   }
-  if (countKeys(text) > Object.keys(labels).length) {
+  // JSON.parse keeps the last of equal keys and does not tell.
+  if (findRepeatedKey(text) !== undefined) {
     throw badParameter(name, `${name} has a key twice: a sandbox has one value for each key`);
   }
   return labels as Record<string, string>;
-}
-
-/** The keys in the text of a flat JSON object of strings. JSON.parse keeps the last of equal ones and does not tell. */
-function countKeys(text: string): number {
-  const strings = text.matchAll(/"(?:[^"\\]|\\.)*"\s*(:)?/g);
-  return [...strings].filter(([, colon]) => colon !== undefined).length;
 }

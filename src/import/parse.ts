@@ -5,6 +5,7 @@ import type { EventActor } from '../audit/events/schema.js';
 import { isUint64 } from '../http/schema.js';
 import { explainFirst, validatorOf } from '../http/validation.js';
 import { microsOf, parseInstant, type Instant } from '../lib/instant.js';
+import { parseJson } from '../lib/json.js';
 import { findUnstorable, isDeeperThan } from '../lib/storable-text.js';
 import { isUuid } from '../lib/uuid.js';
 import { encodeSpec, parseSpec, SPEC_FORMAT } from '../spec/text.js';
@@ -29,12 +30,8 @@ export type Mark = (leaf: Buffer) => Buffer | null;
 
 export function parseLine(text: string, mark: Mark = () => null): Parsed | undefined {
   if (text.trim() === '') return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw new BadLine('is not JSON');
-  }
+  const value = parseJson(text);
+  if (value === undefined) throw new BadLine('is not JSON');
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new BadLine('is not a JSON object');
   }

@@ -4,6 +4,7 @@ import { Type } from 'typebox';
 import { explainFirst, validatorOf } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { METRICS, type Decimal, type Metric, type PriceBook } from './price.js';
+import { parseJson } from '../lib/json.js';
 
 /** A larger file is no price book. */
 const LARGEST_BYTES = 64 * 1024;
@@ -42,12 +43,8 @@ export function loadPriceBook(file: string): PriceBook {
 }
 
 export function parsePriceBook(text: string, file: string): PriceBook {
-  let read: unknown;
-  try {
-    read = JSON.parse(text.replace(/^\uFEFF/, ''));
-  } catch {
-    throw refused(file, 'it is not valid JSON');
-  }
+  const read = parseJson(text.replace(/^\uFEFF/, ''));
+  if (read === undefined) throw refused(file, 'it is not valid JSON');
   if (!validate(read))
     throw refused(file, unknownName(validate.errors ?? []) ?? hint(explainFirst(validate.errors ?? [])));
   const { currency, minor_unit_digits, prices, included = {} } = read;

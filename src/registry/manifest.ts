@@ -3,7 +3,7 @@ import { validatorOf, type Validator } from '../http/validation.js';
 import { DIGEST } from '../spec/image-reference.js';
 import { MAX_ENTRYPOINT_BYTES, MAX_LAYERS, MAX_VOLUMES } from './limits.js';
 import { PullError } from './pull-error.js';
-import { parseJson } from './registry-session.js';
+import { parseJson } from '../lib/json.js';
 
 const Digest = Type.String({ pattern: DIGEST.source });
 const Descriptor = Type.Object({

@@ -12,6 +12,7 @@ import type { ImageReference } from '../spec/image-reference.js';
 import { parseChallenge } from './challenge.js';
 import { HEADERS_TIMEOUT_MS, IDLE_TIMEOUT_MS, MAX_REDIRECTS, MAX_TOKEN_BYTES } from './limits.js';
 import { PullError, type PullFailure } from './pull-error.js';
+import { parseJson } from '../lib/json.js';
 
 /** For one pull. Never stored, logged or shown. */
 export interface RegistryAuth {
@@ -213,14 +214,6 @@ function parseUrl(text: string, base?: URL): URL {
     return url;
   } catch (cause) {
     throw new PullError('broken', 'the registry names an invalid address', { cause });
-  }
-}
-
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
   }
 }
 

@@ -8,6 +8,8 @@ const MAX_EXTRA_BYTES = 1_024 * 1_024;
  * Counts the entries of a layer as it passes. Throws PullError for an entry whose content is larger on the disk of the
  * engine than in the archive: the engine writes the holes of sparse files. Fields that archive readers understand
  * differently are refused too.
+ * `tar-stream` shows no raw field of a header, and buffers an extended header of any size, so this scan reads blocks
+ * itself.
  */
 export class TarScan {
   entries = 0;

@@ -4,6 +4,7 @@ import { parseInstant } from '../../lib/instant.js';
 import { UUID_PATTERN } from '../../lib/uuid.js';
 import type { ChainEntry, ChainPosition } from '../events/chain-text.js';
 import type { SignedCheckpoint, SignedDrop } from '../log/signed-text.js';
+import { parseJson } from '../../lib/json.js';
 
 // Without Node, and without a validator that compiles code, which the policy of the console forbids.
 
@@ -24,12 +25,8 @@ type Fields = Record<string, unknown>;
 export function parseExportLine(text: string, number: number): ExportLine {
   const wrong = (why: string) =>
     new ExplainedError(`line ${number} is not a line of an exported log: ${why}`);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    throw wrong('it is not valid JSON');
-  }
+  const value = parseJson(text);
+  if (value === undefined) throw wrong('it is not valid JSON');
   if (!isObject(value)) throw wrong('it is not an object');
   if ('filtered' in value) {
     throw new ExplainedError(

@@ -12,6 +12,7 @@ import {
   PIECE_BYTES,
   type Part,
 } from './format.js';
+import { parseJson } from '../../lib/json.js';
 
 const BLOCK = 512;
 const ZEROS = Buffer.alloc(BLOCK);
@@ -26,7 +27,11 @@ interface Entry {
   content: Buffer;
 }
 
-/** Reads an archive once, in its order and in bounded memory. Throws DamagedArchive. */
+/**
+ * Reads an archive once, in its order and in bounded memory. Throws DamagedArchive. This reader has blocks of its own:
+ * `tar-stream` accepts an archive without its end, and one with something after it. It also buffers an extended header
+ * of any size.
+ */
 export class ArchiveReader {
   private readonly entries: AsyncGenerator<Entry, void>;
   /** The entry after the latest piece of the part in progress. */
@@ -44,7 +49,7 @@ export class ArchiveReader {
     if (name !== HEADER_ENTRY) throw new DamagedArchive('it is not a backup of Sandkeep');
     this.next = undefined;
     this.headerSha256 = createHash('sha256').update(content).digest('hex');
-    const json = parseJson(content) as { format?: unknown; product?: unknown };
+    const json = descriptionIn(content) as { format?: unknown; product?: unknown };
     if (typeof json.format === 'number' && json.format > FORMAT) {
       throw new ExplainedError(
         `it has format ${json.format} of Sandkeep ${String(json.product)}, and this release reads format ${FORMAT}: use that release or a later one`,
@@ -74,7 +79,7 @@ export class ArchiveReader {
     if (name !== MANIFEST_ENTRY)
       throw new DamagedArchive(`it has "${printable(name)}" at an unexpected place`);
     this.next = undefined;
-    const manifest = check(Manifest, parseJson(content));
+    const manifest = check(Manifest, descriptionIn(content));
     if (!(await this.entries.next()).done) throw new DamagedArchive('something follows its manifest');
     if (manifest.headerSha256 !== this.headerSha256) throw new DamagedArchive('its header was changed');
     // A part without content has no entry.
@@ -123,12 +128,10 @@ function check<T extends TSchema>(schema: T, json: unknown): Static<T> {
   );
 }
 
-function parseJson(content: Buffer): unknown {
-  try {
-    return JSON.parse(content.toString('utf8'));
-  } catch (cause) {
-    throw new DamagedArchive('its description is no JSON', { cause });
-  }
+function descriptionIn(content: Buffer): unknown {
+  const value = parseJson(content.toString('utf8'));
+  if (value === undefined) throw new DamagedArchive('its description is no JSON');
+  return value;
 }
 
 function printable(name: string): string {

@@ -1,3 +1,5 @@
+import { parseJson } from '../../lib/json.js';
+
 export const FORBIDDEN = 403;
 export const NOT_FOUND = 404;
 export const CONFLICT = 409;
@@ -26,9 +28,5 @@ export function ignoreStatus(...statuses: number[]): (error: unknown) => undefin
 }
 
 function parseMessage(body: string): string | undefined {
-  try {
-    return (JSON.parse(body) as { message?: string }).message;
-  } catch {
-    return undefined;
-  }
+  return (parseJson(body) as { message?: string } | null | undefined)?.message;
 }

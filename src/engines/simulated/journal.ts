@@ -3,6 +3,7 @@ import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFileAtomically } from '../../lib/atomic-file.js';
 import type { Holding } from '../../engine/runtime.js';
+import { parseJson } from '../../lib/json.js';
 
 const { O_APPEND, O_WRONLY } = constants;
 
@@ -85,11 +86,7 @@ function replay(text: string): Map<string, Holding> {
 
 /** Undefined for a line that a kill truncated. */
 function parseLine(line: string): Entry | undefined {
-  try {
-    return JSON.parse(line) as Entry;
-  } catch {
-    return undefined;
-  }
+  return parseJson(line) as Entry | undefined;
 }
 
 function toLine(entry: Entry): string {

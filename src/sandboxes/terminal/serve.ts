@@ -8,6 +8,7 @@ import { explainEnd } from '../sessions/end-cause.js';
 import type { Visit } from '../sessions/entrance.js';
 import { initialSize, resize } from './size.js';
 import type { TerminalRequest } from './schema.js';
+import { parseJson } from '../../lib/json.js';
 
 /** The output that may be under way to the client, in bytes. */
 const WINDOW = 256 * 1024;
@@ -71,13 +72,7 @@ function receive(socket: WebSocket, { command, write }: VisitCommand): void {
 }
 
 function resizeOf(text: string): { rows: number; cols: number } | undefined {
-  let message: unknown;
-  try {
-    message = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  const { type, rows, cols } = (message ?? {}) as { type?: unknown; rows?: unknown; cols?: unknown };
+  const { type, rows, cols } = (parseJson(text) ?? {}) as { type?: unknown; rows?: unknown; cols?: unknown };
   return type === 'resize' && isNumber(rows) && isNumber(cols) ? { rows, cols } : undefined;
 }
 

@@ -1,5 +1,6 @@
 import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
+import { parseJson } from '../../../lib/json.js';
 
 /** The result of a probe of the network. */
 const Findings = Type.Object({
@@ -32,10 +33,6 @@ export function notEnforced(reason: string): Findings {
 
 /** Undefined for the text of another version. */
 export function parseFindings(text: string): Findings | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return Value.Check(Findings, value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text);
+  return Value.Check(Findings, value) ? value : undefined;
 }
