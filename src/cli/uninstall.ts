@@ -55,7 +55,7 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
 }
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
-  const engines = ENGINES.filter(({ findRemains }) => findRemains !== undefined);
+  const engines = ENGINES.filter((engine) => engine.findRemains !== undefined);
   const remainsOf = async (engine: EngineDefinition) =>
     engine.findRemains!(valuesOf(engine, options), instanceId);
   const found = new Map<EngineDefinition, Remains>();
@@ -66,8 +66,8 @@ async function uninstall(options: UninstallOptions, instanceId: string): Promise
   if (count > 0 && !(await isAgreed(options))) {
     throw new ExplainedError('nothing was removed: repeat the command with --yes');
   }
-  for (const [engine, { remove }] of found) {
-    await remove();
+  for (const [engine, remains] of found) {
+    await remains.remove();
     const still = (await remainsOf(engine)).names;
     if (still.length > 0) {
       throw new ExplainedError(

@@ -99,7 +99,7 @@ export function specificationOf<const T extends Table>(table: T) {
         const target = group === undefined ? spec : (spec[group] as Record<string, unknown>);
         target[key] = shown;
       });
-      return { runSpec: runSpec as RunSpec, spec: spec as Static<TObject<AnswerProperties<T>>> };
+      return { runSpec: runSpec as RunSpec, spec };
     },
 
     /** The secrets of a request, which are sealed before they are stored. */

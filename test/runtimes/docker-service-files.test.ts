@@ -75,10 +75,7 @@ describeDocker('the files of the service in a sandbox', () => {
     try {
       for (const { Source } of Mounts) await writeFile(Source, '');
       const options = { ...Config, Volumes: {}, HostConfig: { ...HostConfig, Mounts } };
-      old = await docker.createContainer({
-        ...options,
-        name: Name.slice(1),
-      } as Docker.ContainerCreateOptions);
+      old = await docker.createContainer({ ...options, name: Name.slice(1) });
     } finally {
       await rm(dirname(Mounts[0]!.Source), { recursive: true });
     }

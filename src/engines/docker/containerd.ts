@@ -1,4 +1,4 @@
-import { connect } from 'node:http2';
+import { connect, type IncomingHttpHeaders } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
 
 /**
@@ -45,9 +45,9 @@ export async function snapshotMounts(
       const chunks: Buffer[] = [];
       let length = 0;
       let status = 'no status';
-      const takeStatus = (headers: Record<string, unknown>) => {
+      const takeStatus = (headers: IncomingHttpHeaders) => {
         if (headers['grpc-status'] === undefined) return;
-        status = `${String(headers['grpc-status'])} ${String(headers['grpc-message'] ?? '')}`.trim();
+        status = [headers['grpc-status'], headers['grpc-message']].flat().join(' ').trim();
       };
       session.on('error', reject);
       call.on('error', (error) => reject(error.cause instanceof Error ? error.cause : error));
