@@ -67,7 +67,7 @@ export interface Remains {
 }
 
 /** The least rights of the systemd unit of the service. */
-export interface UnitRights {
+interface UnitRights {
   /** Lines of the section [Service]. */
   lines: string;
   /** A unit that starts before it. */
