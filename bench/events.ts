@@ -15,7 +15,7 @@ import { makeLog } from '../src/lib/log.js';
 import { sleep } from '../src/lib/sleep.js';
 import { createOrg } from '../src/orgs/create.js';
 import { SimulatedRuntime } from '../src/engines/simulated/runtime.js';
-import { create } from '../src/sandboxes/lifecycle/create.js';
+import { createSandbox } from '../src/sandboxes/lifecycle/create.js';
 import { Keyring } from '../src/secrets/keyring.js';
 import { UNCHECKED_DISKS } from '../src/disk/disk-reserve.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
@@ -125,7 +125,12 @@ async function load(
       while (next < creates) {
         const name = `sandbox-${(next += 1)}`;
         const asked = performance.now();
-        await create(ctx, caller, { name, image: { type: 'oci', reference: 'busybox' } }, { start: true });
+        await createSandbox(
+          ctx,
+          caller,
+          { name, image: { type: 'oci', reference: 'busybox' } },
+          { start: true },
+        );
         took.push(performance.now() - asked);
       }
     }),

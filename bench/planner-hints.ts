@@ -6,9 +6,9 @@ import { READ_SETTINGS } from '../src/db/pipelined-reads.js';
 import { SEPARATE } from '../src/db/planner-hints.js';
 import { connectAlone, type Address, type Sql } from '../src/db/pool.js';
 import { createOrg } from '../src/orgs/create.js';
-import { listSandboxes, MERGE_ONLY, type SandboxFilter } from '../src/sandboxes/reads/list-queries.js';
+import { getSandboxPage, MERGE_ONLY, type SandboxFilter } from '../src/sandboxes/reads/list-queries.js';
 import { lockWaiting, readQueues, STARTING } from '../src/sandboxes/placement/queries.js';
-import { readSandbox } from '../src/sandboxes/queries.js';
+import { getSandboxText } from '../src/sandboxes/queries.js';
 import { sandboxesToReconcile } from '../src/sandboxes/reconcile/queries.js';
 import { loadSandboxes } from './speed/load-sandboxes.js';
 import { openStore } from './store.js';
@@ -44,7 +44,7 @@ const NO_FILTER: SandboxFilter = {
 };
 const listed = (orgId: string, labels: SandboxFilter['labels'], sideBySide = false) =>
   capture((sql) =>
-    listSandboxes(sql, orgId, {
+    getSandboxPage(sql, orgId, {
       filter: { ...NO_FILTER, labels },
       sort: '-created_at',
       limit: PAGE,
@@ -77,7 +77,10 @@ export async function plannerHints(sandboxes: number, rounds: number): Promise<v
   const worker = { id: uuidv7(), runtime: 'simulated' };
 
   for (const [name, statement] of [
-    ['one sandbox', await capture((sql) => readSandbox(sql, orgId, { id: loaded[0]!.id }, { whole: false }))],
+    [
+      'one sandbox',
+      await capture((sql) => getSandboxText(sql, orgId, { id: loaded[0]!.id }, { whole: false })),
+    ],
     ['a page', await listed(orgId, [])],
     ['a page with a rare label', await listed(orgId, [['pilot', 'yes']])],
   ] as const) {

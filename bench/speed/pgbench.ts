@@ -20,7 +20,7 @@ import { createOrg } from '../../src/orgs/create.js';
 import { compactCounts } from '../../src/quotas/queries.js';
 import { setQuotas } from '../../src/quotas/set.js';
 import { SimulatedRuntime } from '../../src/engines/simulated/runtime.js';
-import { create } from '../../src/sandboxes/lifecycle/create.js';
+import { createSandbox } from '../../src/sandboxes/lifecycle/create.js';
 import { Keyring } from '../../src/secrets/keyring.js';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
@@ -188,7 +188,7 @@ async function recordCreate(store: Store): Promise<{ orgId: string; sent: Sent[]
       replayed: () => undefined,
     };
     const caller = { orgId: org.id, actor: operator('bench'), access: FULL_ACCESS, keyed };
-    await create(ctx, caller, { ...requestOf(token, labelsOf(1, 100)), slug: token }, { start: true });
+    await createSandbox(ctx, caller, { ...requestOf(token, labelsOf(1, 100)), slug: token }, { start: true });
   };
   let rows: { name: string; types: string[] }[];
   try {

@@ -3,7 +3,7 @@ import { operator } from '../audit/events/actor.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { addMember } from '../members/add.js';
 import { presentMember } from '../members/list.js';
-import { listMembers } from '../members/queries.js';
+import { getMembers } from '../members/queries.js';
 import { removeMember } from '../members/remove.js';
 import { ORG_ROLES, type OrgRole } from '../orgs/schema.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
@@ -47,7 +47,7 @@ function listCommand(): Command {
     .requiredOption('--org <slug>', 'the organization')
     .action(async (options: MemberOptions) => {
       const members = await withDatabase(options, 'member list', async (pool) =>
-        listMembers(pool, await namedOrg(pool, options.org), undefined, null),
+        getMembers(pool, await namedOrg(pool, options.org), undefined, null),
       );
       const view = members.map(presentMember);
       const rows = view.map(({ email, role, display_name, joined_at }) => [

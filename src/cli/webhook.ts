@@ -13,7 +13,7 @@ import { createWebhook } from '../webhooks/create.js';
 import { deleteWebhook } from '../webhooks/delete.js';
 import { listDeliveries } from '../webhooks/delivery-queries.js';
 import { presentDelivery, presentWebhook } from '../webhooks/present.js';
-import { getWebhook, listWebhooks } from '../webhooks/queries.js';
+import { getWebhook, getWebhooks } from '../webhooks/queries.js';
 import { redeliver } from '../webhooks/redeliver.js';
 import { rotateSecret } from '../webhooks/rotate.js';
 import {
@@ -25,7 +25,7 @@ import {
   type WebhookResponse,
 } from '../webhooks/schema.js';
 import { sendTest } from '../webhooks/send-test.js';
-import { updateWebhookSettings } from '../webhooks/update.js';
+import { updateWebhook } from '../webhooks/update.js';
 import type { WebhookCaller, WebhookContext } from '../webhooks/webhook-context.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
@@ -92,7 +92,7 @@ function listCommand(): Command {
     .action(async (options: WebhookOptions) => {
       const rows = await operate(options, 'list', async ({ pool }, { orgId }) => {
         const at = now();
-        return (await listWebhooks(pool, orgId, undefined, MOST_SHOWN)).map((row) => presentWebhook(row, at));
+        return (await getWebhooks(pool, orgId, undefined, MOST_SHOWN)).map((row) => presentWebhook(row, at));
       });
       print(options, rows, webhookTable(rows, options));
     });
@@ -123,7 +123,7 @@ function updateCommand(): Command {
       }
       const changed = await operate(options, 'update', (means, by) => {
         if (url !== undefined) judgeReach(url, options);
-        return updateWebhookSettings(means, by, named(id), request);
+        return updateWebhook(means, by, named(id), request);
       });
       print(options, changed, webhookTable([changed], options));
     });

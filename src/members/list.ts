@@ -3,17 +3,17 @@ import { readCursor } from '../http/parameters.js';
 import type { PageQuery } from '../http/schema.js';
 import { shortInstant } from '../lib/instant.js';
 import { PAGE_LIMIT, toPage, type Page } from '../lib/page.js';
-import { listMembers, type MemberRow } from './queries.js';
+import { getMembers, type MemberRow } from './queries.js';
 import type { OrgMemberResponse } from './schema.js';
 
-export async function list(
+export async function listMembers(
   ctx: Context,
   orgId: string,
   { cursor, limit = PAGE_LIMIT.default }: PageQuery,
 ): Promise<Page<OrgMemberResponse>> {
   const binding = ['members'];
   const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
-  const rows = await listMembers(ctx.pool, orgId, after, limit + 1);
+  const rows = await getMembers(ctx.pool, orgId, after, limit + 1);
   return toPage(rows, limit, presentMember, ({ joined_at, id }) =>
     ctx.cursors.encode(orgId, binding, [joined_at, id]),
   );

@@ -28,7 +28,7 @@ export async function insertMember(sql: Sql, orgId: string, member: MemberRow): 
 }
 
 /** Oldest first, `limit` at most (null: all), after `after` (joined_at, id). */
-export async function listMembers(
+export async function getMembers(
   sql: Sql,
   orgId: string,
   after: readonly [Instant, string] | undefined,

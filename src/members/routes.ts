@@ -3,7 +3,7 @@ import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
 import { answers, type App } from '../http/route.js';
 import { PageQuery } from '../http/schema.js';
-import { list } from './list.js';
+import { listMembers } from './list.js';
 import { PaginatedMemberResponse } from './schema.js';
 
 export function memberRoutes(app: App): void {
@@ -21,6 +21,6 @@ export function memberRoutes(app: App): void {
         response: answers(PaginatedMemberResponse),
       },
     },
-    (request) => list(contextOf(request), callerOf(request).orgId, request.query),
+    (request) => listMembers(contextOf(request), callerOf(request).orgId, request.query),
   );
 }

@@ -112,7 +112,7 @@ export function textColumns({ whole }: { whole: boolean }): string {
   return whole ? WHOLE_COLUMNS : SHORT_COLUMNS;
 }
 
-export async function readSandbox(
+export async function getSandboxText(
   sql: Sql,
   orgId: string,
   key: SandboxKey,
@@ -130,7 +130,7 @@ export async function readSandbox(
 }
 
 /** Short reads, in any order, without missing sandboxes. */
-export async function readSandboxes(
+export async function getSandboxTexts(
   sql: Sql,
   orgId: string,
   by: 'id' | 'name',
@@ -231,7 +231,7 @@ interface SandboxChange {
   destroyed_at?: Instant;
 }
 
-export async function updateSandbox(
+export async function updateSandboxRow(
   target: WriteTarget,
   orgId: string,
   id: string,

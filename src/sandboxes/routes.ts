@@ -9,14 +9,14 @@ import { documented, Field, MessageResponse, PageQuery, Repeatable, Uuid, Words 
 import { sendJson } from '../http/send-json.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
-import { create } from './lifecycle/create.js';
-import { destroy } from './lifecycle/destroy.js';
+import { createSandbox } from './lifecycle/create.js';
+import { destroySandbox } from './lifecycle/destroy.js';
 import { acceptByteLists } from '../spec/file-patches.js';
 import { acceptFlatSource } from '../spec/flat-source.js';
-import { list } from './reads/list.js';
+import { listSandboxes } from './reads/list.js';
 import type { SandboxKey } from './queries.js';
-import { restart } from './lifecycle/restart.js';
-import { SandboxLookups, show } from './reads/show.js';
+import { restartSandbox } from './lifecycle/restart.js';
+import { SandboxLookups, showSandbox } from './reads/show.js';
 import { acceptContractWords } from '../spec/contract-words.js';
 import { acceptEnvMap } from '../spec/env-schema.js';
 import { PaginatedSandboxResponse, SandboxResponse } from './row.js';
@@ -25,9 +25,9 @@ import { UpdateSandboxRequest } from '../spec/update-schema.js';
 import { SandboxStatus, StopReason } from '../spec/statuses.js';
 import { showToSdk } from '../spec/sdk-form.js';
 import { CREATE_BODY_LIMIT } from '../spec/size-limits.js';
-import { start } from './lifecycle/start.js';
-import { stop } from './lifecycle/stop.js';
-import { update } from './lifecycle/update.js';
+import { startSandbox } from './lifecycle/start.js';
+import { stopSandbox } from './lifecycle/stop.js';
+import { updateSandbox } from './lifecycle/update.js';
 import { Waiters } from './lifecycle/wait.js';
 
 const tags = ['sandboxes'];
@@ -127,7 +127,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       },
     },
     async (request, reply) =>
-      sendJson(reply, await list(contextOf(request), callerOf(request), request.query)),
+      sendJson(reply, await listSandboxes(contextOf(request), callerOf(request), request.query)),
   );
 
   app.post(
@@ -172,7 +172,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       }
       const caller = writerOf(request, reply);
       return waiters.hold(contextOf(request), caller, wait, reply, (wantedUntil) =>
-        create(contextOf(request), caller, request.body, { start: startNow, wantedUntil }),
+        createSandbox(contextOf(request), caller, request.body, { start: startNow, wantedUntil }),
       );
     },
   );
@@ -220,7 +220,10 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         },
       },
       async (request, reply) =>
-        sendJson(reply, await show(contextOf(request), lookups, callerOf(request).orgId, keyOf(request))),
+        sendJson(
+          reply,
+          await showSandbox(contextOf(request), lookups, callerOf(request).orgId, keyOf(request)),
+        ),
     );
 
     app.delete(
@@ -238,7 +241,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           response: answersToWrite(MessageResponse, 'sandbox_not_found'),
         },
       },
-      (request, reply) => destroy(contextOf(request), writerOf(request, reply), keyOf(request)),
+      (request, reply) => destroySandbox(contextOf(request), writerOf(request, reply), keyOf(request)),
     );
 
     app.patch(
@@ -262,7 +265,8 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           ),
         },
       },
-      (request, reply) => update(contextOf(request), writerOf(request, reply), keyOf(request), request.body),
+      (request, reply) =>
+        updateSandbox(contextOf(request), writerOf(request, reply), keyOf(request), request.body),
     );
 
     app.post(
@@ -290,7 +294,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       (request, reply) => {
         const caller = writerOf(request, reply);
         return waiters.hold(contextOf(request), caller, request.query, reply, (wantedUntil) =>
-          start(contextOf(request), caller, keyOf(request), {
+          startSandbox(contextOf(request), caller, keyOf(request), {
             queue: request.query.wait_for !== undefined,
             wantedUntil,
           }),
@@ -318,7 +322,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       (request, reply) => {
         const caller = writerOf(request, reply);
         return waiters.hold(contextOf(request), caller, request.query, reply, () =>
-          stop(contextOf(request), caller, keyOf(request)),
+          stopSandbox(contextOf(request), caller, keyOf(request)),
         );
       },
     );
@@ -348,7 +352,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
       (request, reply) => {
         const caller = writerOf(request, reply);
         return waiters.hold(contextOf(request), caller, request.query, reply, () =>
-          restart(contextOf(request), caller, keyOf(request)),
+          restartSandbox(contextOf(request), caller, keyOf(request)),
         );
       },
     );

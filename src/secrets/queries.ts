@@ -43,7 +43,7 @@ export async function insertSecrets(
   );
 }
 
-export async function readSecrets(sql: Sql, orgId: string, sandboxId: string): Promise<SecretRow[]> {
+export async function getSecrets(sql: Sql, orgId: string, sandboxId: string): Promise<SecretRow[]> {
   const { rows } = await sql.query<RawRow>(
     `select ${COLUMNS} from sandbox_secrets where org_id = $1 and sandbox_id = $2`,
     [orgId, sandboxId],

@@ -15,7 +15,7 @@ import {
   deleteAllSecrets,
   insertSecrets,
   lockOutdated,
-  readSecrets,
+  getSecrets,
   replaceSealed,
   sealingKeys,
   type SecretRow,
@@ -58,7 +58,7 @@ export async function openSecrets(
   sandboxId: string,
 ): Promise<RunSecrets> {
   const secrets: RunSecrets = { registry: null, values: {} };
-  for (const row of await readSecrets(sql, orgId, sandboxId)) {
+  for (const row of await getSecrets(sql, orgId, sandboxId)) {
     const text = open(keyring(), row);
     if (row.name === REGISTRY) secrets.registry = JSON.parse(text) as RunSecrets['registry'];
     else if (row.name.startsWith(VARIABLE)) (secrets.env ??= {})[row.name.slice(VARIABLE.length)] = text;

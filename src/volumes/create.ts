@@ -12,7 +12,7 @@ import { presentVolume } from './present.js';
 import { insertVolume } from './queries.js';
 import { NAME, NAME_LENGTH, type CreateVolumeRequest, type VolumeResponse } from './schema.js';
 
-export async function create(
+export async function createVolume(
   ctx: Context,
   caller: Writer,
   { name, labels = {}, capacity_gib = null }: CreateVolumeRequest,

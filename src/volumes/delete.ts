@@ -7,7 +7,7 @@ import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { endAccruals } from './accrual-queries.js';
 import { lockVolume, sandboxesMounting, setDeleting } from './queries.js';
 
-export async function remove(ctx: Context, caller: Writer, id: string): Promise<{ message: string }> {
+export async function deleteVolume(ctx: Context, caller: Writer, id: string): Promise<{ message: string }> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx) => {
     const volume = await lockVolume(tx, orgId, id);

@@ -120,7 +120,7 @@ export async function setActive(sql: Sql, orgId: string, id: string, at: Instant
   return rows[0]!;
 }
 
-export async function updateVolume(
+export async function updateVolumeRow(
   sql: Sql,
   orgId: string,
   id: string,

@@ -8,7 +8,7 @@ import { presentVolume } from './present.js';
 import { lockVolume, setActive } from './queries.js';
 import type { VolumeResponse } from './schema.js';
 
-export async function restore(ctx: Context, caller: Writer, id: string): Promise<VolumeResponse> {
+export async function restoreVolume(ctx: Context, caller: Writer, id: string): Promise<VolumeResponse> {
   const { orgId, actor } = caller;
   let name: string | null = null;
   try {

@@ -6,13 +6,13 @@ import { answers, answersToWrite, type App } from '../http/route.js';
 import { Field, MessageResponse, Uuid, Words } from '../http/schema.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
-import { create } from './create.js';
-import { remove } from './delete.js';
+import { createVolume } from './create.js';
+import { deleteVolume } from './delete.js';
 import { presentVolume } from './present.js';
 import { getHostVolume, getVolume, listVolumes } from './queries.js';
-import { restore } from './restore.js';
+import { restoreVolume } from './restore.js';
 import { CreateVolumeRequest, UpdateVolumeRequest, VolumeResponse } from './schema.js';
-import { update } from './update.js';
+import { updateVolume } from './update.js';
 
 const tags = ['volumes'];
 const params = Type.Object({ id: Field(Uuid, 'The id of the volume.') });
@@ -100,7 +100,7 @@ export function volumeRoutes(app: App): void {
         response: answersToWrite(VolumeResponse, 'quota_exceeded', 'volume_already_exists'),
       },
     },
-    (request, reply) => create(contextOf(request), writerOf(request, reply), request.body),
+    (request, reply) => createVolume(contextOf(request), writerOf(request, reply), request.body),
   );
 
   app.delete(
@@ -118,7 +118,7 @@ export function volumeRoutes(app: App): void {
         response: answersToWrite(MessageResponse, 'sandbox_not_found', 'volume_in_use', 'host_volume'),
       },
     },
-    (request, reply) => remove(contextOf(request), writerOf(request, reply), request.params.id),
+    (request, reply) => deleteVolume(contextOf(request), writerOf(request, reply), request.params.id),
   );
 
   app.patch(
@@ -142,7 +142,8 @@ export function volumeRoutes(app: App): void {
         ),
       },
     },
-    (request, reply) => update(contextOf(request), writerOf(request, reply), request.params.id, request.body),
+    (request, reply) =>
+      updateVolume(contextOf(request), writerOf(request, reply), request.params.id, request.body),
   );
 
   app.post(
@@ -160,6 +161,6 @@ export function volumeRoutes(app: App): void {
         response: answersToWrite(VolumeResponse, 'sandbox_not_found', 'volume_already_exists'),
       },
     },
-    (request, reply) => restore(contextOf(request), writerOf(request, reply), request.params.id),
+    (request, reply) => restoreVolume(contextOf(request), writerOf(request, reply), request.params.id),
   );
 }

@@ -9,12 +9,12 @@ import { reserve } from '../quotas/reserve.js';
 import { checkCap } from './check-cap.js';
 import { checkNewCap, growStorage } from './engine-storage.js';
 import { presentVolume } from './present.js';
-import { lockVolume, sandboxesMounting, updateVolume, type VolumeRow } from './queries.js';
+import { lockVolume, sandboxesMounting, updateVolumeRow, type VolumeRow } from './queries.js';
 import type { UpdateVolumeRequest, VolumeResponse } from './schema.js';
 
 type Change = Pick<VolumeRow, 'capacity_gib' | 'labels'>;
 
-export async function update(
+export async function updateVolume(
   ctx: Context,
   caller: Writer,
   id: string,
@@ -54,7 +54,7 @@ export async function update(
       await reserve(ctx, tx, caller, { cap: { gib: cap, before: before.capacity_gib ?? 0 } });
     }
     const at = ctx.now();
-    const row = await updateVolume(tx, orgId, id, after, at);
+    const row = await updateVolumeRow(tx, orgId, id, after, at);
     await recordEvent(tx, {
       orgId,
       type: 'volume_updated',

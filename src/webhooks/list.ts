@@ -5,10 +5,10 @@ import type { PageQuery } from '../http/schema.js';
 import { PAGE_LIMIT, toPage, type Page } from '../lib/page.js';
 import { listDeliveries } from './delivery-queries.js';
 import { presentDelivery, presentWebhook } from './present.js';
-import { getWebhook, listWebhooks } from './queries.js';
+import { getWebhook, getWebhooks } from './queries.js';
 import type { DeliveryResponse, WebhookResponse } from './schema.js';
 
-export async function list(
+export async function listWebhooks(
   ctx: Context,
   orgId: string,
   { cursor, limit = PAGE_LIMIT.default }: PageQuery,
@@ -17,7 +17,7 @@ export async function list(
   const after = readCursor(ctx.cursors, orgId, binding, cursor) as [string, string] | undefined;
   const at = ctx.now();
   return toPage(
-    await listWebhooks(ctx.pool, orgId, after, limit + 1),
+    await getWebhooks(ctx.pool, orgId, after, limit + 1),
     limit,
     (row) => presentWebhook(row, at),
     ({ created_at, id }) => ctx.cursors.encode(orgId, binding, [created_at, id]),

@@ -110,7 +110,7 @@ async function first(sql: Sql, orgId: string, id: string, lock: string): Promise
 }
 
 /** Oldest first, after `after` (created_at, id). */
-export async function listWebhooks(
+export async function getWebhooks(
   sql: Sql,
   orgId: string,
   after: readonly [Instant, string] | undefined,
@@ -146,7 +146,7 @@ export async function listActive(
   return rows;
 }
 
-export async function updateWebhook(
+export async function updateWebhookRow(
   tx: Sql,
   { org_id, id, url, description, event_types, format, status, disabled_reason, updated_at }: WebhookRow,
 ): Promise<WebhookRow> {

@@ -8,7 +8,7 @@ import { Field, MessageResponse, PageQuery, Uuid, Words } from '../http/schema.j
 import { Slots } from '../fairness/slots.js';
 import { createWebhook } from './create.js';
 import { deleteWebhook } from './delete.js';
-import { list, listLog } from './list.js';
+import { listWebhooks, listLog } from './list.js';
 import { presentWebhook } from './present.js';
 import { getWebhook } from './queries.js';
 import { redeliver } from './redeliver.js';
@@ -25,7 +25,7 @@ import {
   WebhookWithSecret,
 } from './schema.js';
 import { sendTest } from './send-test.js';
-import { updateWebhookSettings } from './update.js';
+import { updateWebhook } from './update.js';
 
 /** A webhook exposes the whole audit trail to its receiver, which only administrators may allow. */
 const common = { tags: ['webhooks'], scope: 'org:admin' } as const;
@@ -47,7 +47,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
         response: answers(PaginatedWebhookResponse),
       },
     },
-    (request) => list(contextOf(request), callerOf(request).orgId, request.query),
+    (request) => listWebhooks(contextOf(request), callerOf(request).orgId, request.query),
   );
 
   app.post(
@@ -104,7 +104,7 @@ export function webhookRoutes(app: App, ctx: Shared): void {
       },
     },
     (request) =>
-      updateWebhookSettings(contextOf(request), callerOf(request), request.params.webhook_id, request.body),
+      updateWebhook(contextOf(request), callerOf(request), request.params.webhook_id, request.body),
   );
 
   app.delete(

@@ -4,12 +4,12 @@ import { ApiError } from '../http/errors.js';
 import { checkUrl } from '../outbound/destination.js';
 import { checkTypes } from './event-types.js';
 import { originOf, presentWebhook } from './present.js';
-import { lockWebhook, updateWebhook, type WebhookRow } from './queries.js';
+import { lockWebhook, updateWebhookRow, type WebhookRow } from './queries.js';
 import type { UpdateWebhookRequest, WebhookResponse } from './schema.js';
 import type { WebhookCaller, WebhookContext } from './webhook-context.js';
 
 /** Changes the given fields. A webhook that becomes active again continues in the log at its position. */
-export async function updateWebhookSettings(
+export async function updateWebhook(
   ctx: WebhookContext,
   { orgId, actor }: WebhookCaller,
   id: string,
@@ -38,7 +38,7 @@ export async function updateWebhookSettings(
       disabled_reason: status === 'active' ? null : before.disabled_reason,
       updated_at: at,
     };
-    const row = await updateWebhook(tx, after);
+    const row = await updateWebhookRow(tx, after);
     await recordEvent(tx, {
       orgId,
       type: 'webhook_updated',

@@ -34,7 +34,7 @@ interface StartChoice {
  * Creates a sandbox and, with `start`, admits its first run. Returns before the run starts. `wantedUntil`: the run ends
  * then if it still has no place. Null, default: it waits for one.
  */
-export async function create(
+export async function createSandbox(
   ctx: Context,
   caller: Writer,
   asked: CreateSandboxRequest,

@@ -12,7 +12,7 @@ import { deleteSecrets } from '../../secrets/queries.js';
 import {
   deleteSandboxRelations,
   lockSandbox,
-  updateSandbox,
+  updateSandboxRow,
   type LockedSandbox,
   type SandboxKey,
 } from '../queries.js';
@@ -21,7 +21,11 @@ import {
  * Deletes a sandbox in any status. Readers no longer find it and its name is free. The reconciler ends its run. Its
  * usage and events stay.
  */
-export async function destroy(ctx: Context, caller: Writer, key: SandboxKey): Promise<{ message: string }> {
+export async function destroySandbox(
+  ctx: Context,
+  caller: Writer,
+  key: SandboxKey,
+): Promise<{ message: string }> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
@@ -61,6 +65,12 @@ export async function removeSandbox(
   await deleteSecrets(target, orgId, id, null);
   // No reconciler closes the runs of an imported sandbox.
   if (!run_spec) await closeRunsOf(target, orgId, id, at, 'sandbox_destroyed');
-  await updateSandbox(target, orgId, id, { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) }, at);
+  await updateSandboxRow(
+    target,
+    orgId,
+    id,
+    { removed_at: at, ...(run_spec ? {} : { destroyed_at: at }) },
+    at,
+  );
   await announceChange(target, id);
 }

@@ -10,7 +10,7 @@ import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
 import { extendWanted } from '../../runs/queries.js';
 import { nextRunOf, type NextRun } from './next-run.js';
-import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from '../queries.js';
+import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { refuseForeign } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { presentSandbox, type SandboxResponse } from '../row.js';
@@ -21,7 +21,11 @@ import { requestStop } from './stop.js';
  * Ends the current run and admits its successor, or starts a settled sandbox. The successor keeps the quota of the
  * current run. It begins in the transaction that records the end (`record.ts`), so no crash leaves the sandbox stopped.
  */
-export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
+export async function restartSandbox(
+  ctx: Context,
+  caller: Writer,
+  key: SandboxKey,
+): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
@@ -43,7 +47,7 @@ export async function restart(ctx: Context, caller: Writer, key: SandboxKey): Pr
       return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next));
     }
     const admitted = await beginRun(batch, sandbox, next, at);
-    await updateSandbox(batch, orgId, sandbox.id, { ...admitted }, at);
+    await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted }, at);
     await announceChange(batch, sandbox.id);
     return presentSandbox({ ...sandbox, ...admitted });
   });
@@ -72,7 +76,7 @@ export async function queueRun(
     at,
     payload: { sandbox_id: id, name, run_id, previous_status: status, status, reason: 'requested' },
   });
-  await updateSandbox(batch, orgId, id, { next_run: next }, at);
+  await updateSandboxRow(batch, orgId, id, { next_run: next }, at);
   await announceChange(batch, id);
   return presentSandbox(sandbox);
 }

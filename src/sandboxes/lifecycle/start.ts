@@ -8,7 +8,7 @@ import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
 import { extendWanted } from '../../runs/queries.js';
 import { nextRunOf } from './next-run.js';
-import { lockSandbox, updateSandbox, type SandboxKey } from '../queries.js';
+import { lockSandbox, updateSandboxRow, type SandboxKey } from '../queries.js';
 import { refuseForeign, refuseTransition } from './refusals.js';
 import { beginRun } from './request-run.js';
 import { queueRun } from './restart.js';
@@ -19,7 +19,7 @@ import { TRANSITIONS } from './state.js';
  * Admits a run, or joins a start in flight. `queue`: the run of a stopping sandbox follows its stop; otherwise it is
  * refused. `wantedUntil`: the run ends then if it still has no place, unless another caller wants it for longer.
  */
-export async function start(
+export async function startSandbox(
   ctx: Context,
   caller: Writer,
   key: SandboxKey,
@@ -41,7 +41,7 @@ export async function start(
     const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
     checkSize(limits, runSpec);
     const admitted = await beginRun(batch, sandbox, nextRunOf(runSpec, limits, actor, wantedUntil), at);
-    await updateSandbox(batch, orgId, sandbox.id, { ...admitted }, at);
+    await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted }, at);
     await announceChange(batch, sandbox.id);
     return presentSandbox({ ...sandbox, ...admitted });
   });

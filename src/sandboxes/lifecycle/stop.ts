@@ -9,13 +9,13 @@ import { inWrite } from '../../idempotency/write.js';
 import type { Instant } from '../../lib/instant.js';
 import { setStopReason } from '../../runs/queries.js';
 import type { NextRun } from './next-run.js';
-import { lockSandbox, updateSandbox, type LockedSandbox, type SandboxKey } from '../queries.js';
+import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { refuseForeign, refuseTransition } from './refusals.js';
 import { presentSandbox, type SandboxResponse, type SandboxRow } from '../row.js';
 import { TRANSITIONS } from './state.js';
 
 /** Asks the run to end. A settled or stopping sandbox stays as it is. The stop cancels an admitted successor. */
-export async function stop(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
+export async function stopSandbox(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
@@ -52,7 +52,7 @@ export async function requestStop(
   });
   if (run_id !== null) await setStopReason(target, orgId, run_id, reason);
   const change = { status: 'stopping', status_reason: null, next_run: next } as const;
-  await updateSandbox(target, orgId, id, change, at);
+  await updateSandboxRow(target, orgId, id, change, at);
   await announceChange(target, id);
   return { ...sandbox, ...change };
 }

@@ -14,7 +14,7 @@ import { isSlug, NAME_RULE, SANDBOX_NAME, SLUG_RULE } from '../../spec/names.js'
 import {
   lockSandbox,
   replaceLabels,
-  updateSandbox,
+  updateSandboxRow,
   updateSpecs,
   type LockedSandbox,
   type SandboxKey,
@@ -24,7 +24,7 @@ import { presentSandbox, type SandboxResponse } from '../row.js';
 import type { UpdateSandboxRequest } from '../../spec/update-schema.js';
 
 /** Changes the name, slug or labels in any status. Null and missing fields stay. */
-export async function update(
+export async function updateSandbox(
   ctx: Context,
   caller: Writer,
   key: SandboxKey,
@@ -67,7 +67,7 @@ async function rename(
   const before = { name, slug };
   const after = { name: request.name ?? name, slug: request.slug ?? slug };
   if (isDeepStrictEqual(before, after)) return undefined;
-  await updateSandbox(tx, orgId, id, after, at);
+  await updateSandboxRow(tx, orgId, id, after, at);
   const payload = { sandbox_id: id, before, after };
   await recordEvent(tx, { orgId, type: 'sandbox_renamed', actor, resourceId: id, at, payload });
   return { ...sandbox, ...after };

@@ -82,7 +82,7 @@ export interface SandboxPage {
 }
 
 /** Long specifications are left out. */
-export async function listSandboxes(sql: Sql, orgId: string, page: SandboxPage): Promise<SandboxTextRow[]> {
+export async function getSandboxPage(sql: Sql, orgId: string, page: SandboxPage): Promise<SandboxTextRow[]> {
   const { filter, sort, limit } = page;
   const { direction } = SORTS[sort];
   const where = new Conditions();

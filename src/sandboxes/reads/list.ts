@@ -10,7 +10,7 @@ import {
   canMerge,
   COUNTED,
   countLabels,
-  listSandboxes,
+  getSandboxPage,
   mergingLabels,
   passesOver,
   positionOf,
@@ -34,7 +34,7 @@ const MOST_LABELS = 16;
 /** A longer page ends early, with a cursor. */
 export const MAX_PAGE_BYTES = 1024 * 1024;
 
-export async function list(
+export async function listSandboxes(
   ctx: Context,
   { orgId, access }: Caller,
   query: ListSandboxesQuery,
@@ -56,7 +56,7 @@ export async function list(
   const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
   const { labels: ordered, sideBySide, quick } = await wayOf(ctx, orgId, filter, sort);
   const read = (sql: Sql) =>
-    listSandboxes(sql, orgId, {
+    getSandboxPage(sql, orgId, {
       filter: { ...filter, labels: ordered },
       sort,
       after,

@@ -3,11 +3,11 @@ import type { Context } from '../../context.js';
 import { inReadSpan } from '../../db/traced.js';
 import { ApiError } from '../../http/errors.js';
 import { inBatches } from '../../fairness/batches.js';
-import { readSandbox, readSandboxes, type SandboxKey } from '../queries.js';
+import { getSandboxText, getSandboxTexts, type SandboxKey } from '../queries.js';
 import { hasSpec, SANDBOX, type SandboxTextRow } from '../row.js';
 
 /** A sandbox as JSON text. Throws `sandbox_not_found`. */
-export async function show(
+export async function showSandbox(
   ctx: Context,
   lookups: SandboxLookups,
   orgId: string,
@@ -24,7 +24,7 @@ async function find(
   orgId: string,
   key: SandboxKey,
 ): Promise<SandboxTextRow | undefined> {
-  const whole = () => readSandbox(ctx.pool, orgId, key, { whole: true });
+  const whole = () => getSandboxText(ctx.pool, orgId, key, { whole: true });
   // The label condition reads the specification, which may be long.
   if (isNarrowed({ labels: key.requiredLabels ?? {} })) return whole();
   const row = await inReadSpan(ctx.span, () => lookups.of(ctx.shared ?? ctx, orgId)(key));
@@ -52,9 +52,9 @@ export class SandboxLookups {
         const [first, ...others] = values;
         if (others.length === 0) {
           const key = column === 'id' ? { id: first! } : { name: first! };
-          return [await readSandbox(ctx.reads, orgId, key, { whole: false })];
+          return [await getSandboxText(ctx.reads, orgId, key, { whole: false })];
         }
-        const rows = await readSandboxes(ctx.reads, orgId, column, values);
+        const rows = await getSandboxTexts(ctx.reads, orgId, column, values);
         const found = new Map(rows.map((row) => [row[column], row]));
         return values.map((value) => found.get(value));
       }, LIMITS);

@@ -5,11 +5,11 @@ import type { PageQuery } from '../../http/schema.js';
 import { shortInstant } from '../../lib/instant.js';
 import { PAGE_LIMIT, toPage, type Page } from '../../lib/page.js';
 import { getWorkerOf, type SandboxKey } from '../queries.js';
-import { listSessions, type ListedSession, type SessionDetails } from './queries.js';
+import { getSessions, type ListedSession, type SessionDetails } from './queries.js';
 import type { SandboxSession } from './schema.js';
 
 /** The open sessions of a sandbox in any status, the oldest first. */
-export async function list(
+export async function listSessions(
   ctx: Context,
   orgId: string,
   key: SandboxKey,
@@ -19,7 +19,7 @@ export async function list(
   if (!sandbox) throw new ApiError('sandbox_not_found');
   const binding = ['sessions', sandbox.id];
   const [after] = readCursor(ctx.cursors, orgId, binding, cursor) ?? [];
-  const rows = await listSessions(ctx.pool, orgId, sandbox.id, { after, limit: limit + 1 });
+  const rows = await getSessions(ctx.pool, orgId, sandbox.id, { after, limit: limit + 1 });
   return toPage(
     rows,
     limit,

@@ -73,7 +73,7 @@ export interface ListedSession extends Omit<SessionRow, 'seen_at'> {
 }
 
 /** Ids of version 7 are in the order in which the sessions were opened. */
-export async function listSessions(
+export async function getSessions(
   sql: Sql,
   orgId: string,
   sandboxId: string,

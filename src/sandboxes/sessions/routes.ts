@@ -7,7 +7,7 @@ import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import { ADDRESSES, sandboxKeyOf } from './address.js';
 import { end } from './end.js';
-import { list } from './list.js';
+import { listSessions } from './list.js';
 import { PaginatedSandboxSession } from './schema.js';
 
 /**
@@ -36,7 +36,7 @@ export function sessionRoutes(app: App): void {
         },
       },
       (request) =>
-        list(
+        listSessions(
           contextOf(request),
           callerOf(request).orgId,
           { ...sandboxKeyOf(request), requiredLabels: callerOf(request).access.labels },

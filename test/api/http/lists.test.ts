@@ -5,7 +5,7 @@ import { insertEvent } from '../../../src/audit/events/queries.js';
 import type { Sql } from '../../../src/db/pool.js';
 import { instantFromMicros, microsOf, shortInstant } from '../../../src/lib/instant.js';
 import {
-  listSandboxes,
+  getSandboxPage,
   positionOf,
   mergingLabels,
   type Sort,
@@ -165,7 +165,7 @@ describe('sandboxes', () => {
           let after: [string, string] | undefined;
           for (let more = true; more;) {
             const list = (sql: Sql, sideBySide: boolean) =>
-              listSandboxes(sql, client.org.id, { filter, sort, after, limit, sideBySide });
+              getSandboxPage(sql, client.org.id, { filter, sort, after, limit, sideBySide });
             const { pool } = service.ctx;
             const [one, other] = await Promise.all([
               list(pool, false),

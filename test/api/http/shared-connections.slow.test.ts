@@ -6,7 +6,7 @@ import { MOST_MS, openReads, READERS, type Reads } from '../../../src/db/pipelin
 import { openRequests } from '../../../src/db/request-connections.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import { listSandboxes } from '../../../src/sandboxes/reads/list-queries.js';
+import { getSandboxPage } from '../../../src/sandboxes/reads/list-queries.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
 import { sentDuring } from '../../support/query-plans.js';
@@ -276,7 +276,7 @@ async function isListNamed(labels: number): Promise<boolean> {
     ...listed,
     labels: Array.from({ length: labels }, (_, index): [string, string] => [`k${index}`, 'v']),
   };
-  await listSandboxes(recorder, FIRST_ID, { filter, sort: '-created_at', limit: 21 });
+  await getSandboxPage(recorder, FIRST_ID, { filter, sort: '-created_at', limit: 21 });
   return (asked[0] as Statement).name !== undefined;
 }
 

@@ -4,11 +4,11 @@ import { openRequests, type Requests } from '../../../src/db/request-connections
 import {
   COUNTED,
   countLabels,
-  listSandboxes,
+  getSandboxPage,
   mergingLabels,
   type SandboxFilter,
 } from '../../../src/sandboxes/reads/list-queries.js';
-import { readSandbox, readSandboxes } from '../../../src/sandboxes/queries.js';
+import { getSandboxText, getSandboxTexts } from '../../../src/sandboxes/queries.js';
 import type { Client } from '../../support/client.js';
 import { literal } from '../../support/query-plans.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -49,35 +49,39 @@ const everywhere = Array.from({ length: 16 }, (_, index): [string, string] => [`
 /** The statement of each kind of read. */
 const short = { whole: false };
 const READS: Record<string, Read> = {
-  'get one': (sql, orgId) => readSandbox(sql, orgId, { id: NOBODY }, short),
-  'get by name': (sql, orgId) => readSandbox(sql, orgId, { name: 'box-1' }, short),
-  'get several': (sql, orgId) => readSandboxes(sql, orgId, 'id', [NOBODY, NOBODY]),
-  'get several by name': (sql, orgId) => readSandboxes(sql, orgId, 'name', ['box-1', 'box-2']),
-  newest: (sql, orgId) => listSandboxes(sql, orgId, { filter: none, sort: '-created_at', limit: 21 }),
-  oldest: (sql, orgId) => listSandboxes(sql, orgId, { filter: none, sort: 'created_at', limit: 101 }),
+  'get one': (sql, orgId) => getSandboxText(sql, orgId, { id: NOBODY }, short),
+  'get by name': (sql, orgId) => getSandboxText(sql, orgId, { name: 'box-1' }, short),
+  'get several': (sql, orgId) => getSandboxTexts(sql, orgId, 'id', [NOBODY, NOBODY]),
+  'get several by name': (sql, orgId) => getSandboxTexts(sql, orgId, 'name', ['box-1', 'box-2']),
+  newest: (sql, orgId) => getSandboxPage(sql, orgId, { filter: none, sort: '-created_at', limit: 21 }),
+  oldest: (sql, orgId) => getSandboxPage(sql, orgId, { filter: none, sort: 'created_at', limit: 101 }),
   'by name': (sql, orgId) =>
-    listSandboxes(sql, orgId, { filter: none, sort: 'name', after: ['box-1', NOBODY], limit: 21 }),
+    getSandboxPage(sql, orgId, { filter: none, sort: 'name', after: ['box-1', NOBODY], limit: 21 }),
   'a later page': (sql, orgId) =>
-    listSandboxes(sql, orgId, { filter: none, sort: '-created_at', after: [NOW, NOBODY], limit: 21 }),
+    getSandboxPage(sql, orgId, { filter: none, sort: '-created_at', after: [NOW, NOBODY], limit: 21 }),
   'of a time': (sql, orgId) =>
-    listSandboxes(sql, orgId, {
+    getSandboxPage(sql, orgId, {
       filter: { ...none, createdAfter: NOW, createdBefore: NOW },
       sort: '-created_at',
       limit: 21,
     }),
   'a rare label': (sql, orgId) =>
-    listSandboxes(sql, orgId, { filter: { ...none, labels: [rare] }, sort: '-created_at', limit: 21 }),
+    getSandboxPage(sql, orgId, { filter: { ...none, labels: [rare] }, sort: '-created_at', limit: 21 }),
   'a common label': (sql, orgId) =>
-    listSandboxes(sql, orgId, { filter: { ...none, labels: [common] }, sort: '-created_at', limit: 21 }),
+    getSandboxPage(sql, orgId, { filter: { ...none, labels: [common] }, sort: '-created_at', limit: 21 }),
   'a later page of a label, oldest first': (sql, orgId) =>
-    listSandboxes(sql, orgId, {
+    getSandboxPage(sql, orgId, {
       filter: { ...none, labels: [common] },
       sort: 'created_at',
       after: [NOW, NOBODY],
       limit: 21,
     }),
   'labels that never meet': (sql, orgId) =>
-    listSandboxes(sql, orgId, { filter: { ...none, labels: [left, right] }, sort: '-created_at', limit: 21 }),
+    getSandboxPage(sql, orgId, {
+      filter: { ...none, labels: [left, right] },
+      sort: '-created_at',
+      limit: 21,
+    }),
   'how many have a label': (sql, orgId) => countLabels(sql, orgId, [rare, common]),
 };
 
@@ -196,14 +200,14 @@ describe(`with ${SANDBOXES} sandboxes`, () => {
     const bounds = { createdAfter: '2026-01-02T00:00:00.000000Z', createdBefore: NOW };
     const walks: Record<string, Read> = {
       two: (sql, orgId) =>
-        listSandboxes(sql, orgId, {
+        getSandboxPage(sql, orgId, {
           filter: { ...none, labels: [left, right] },
           sort: '-created_at',
           limit: 21,
           sideBySide: true,
         }),
       'three, of a time, a later page': (sql, orgId) =>
-        listSandboxes(sql, orgId, {
+        getSandboxPage(sql, orgId, {
           filter: { ...none, ...bounds, labels: several },
           sort: 'created_at',
           after: ['2026-01-03T00:00:00.000000Z', NOBODY],
@@ -211,14 +215,14 @@ describe(`with ${SANDBOXES} sandboxes`, () => {
           sideBySide: true,
         }),
       'eight that all have': (sql, orgId) =>
-        listSandboxes(sql, orgId, {
+        getSandboxPage(sql, orgId, {
           filter: { ...none, labels: everywhere.slice(0, 8) },
           sort: '-created_at',
           limit: 21,
           sideBySide: true,
         }),
       'sixteen that all have': (sql, orgId) =>
-        listSandboxes(sql, orgId, {
+        getSandboxPage(sql, orgId, {
           filter: { ...none, labels: everywhere },
           sort: '-created_at',
           after: [NOW, NOBODY],

@@ -10,7 +10,7 @@ import type { RunSecrets } from '../../../src/spec/run-spec.js';
 import { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import { addKey, dropOldKeys, openKeyring } from '../../../src/secrets/key-file.js';
 import { Keyring } from '../../../src/secrets/keyring.js';
-import { readSecrets } from '../../../src/secrets/queries.js';
+import { getSecrets } from '../../../src/secrets/queries.js';
 import { checkKeys, forgetAll, openSecrets, resealAll } from '../../../src/secrets/secrets.js';
 import { readSimulated } from '../../crash/support/engine-journal.js';
 import { anyCharacter } from '../../support/any-character.js';
@@ -122,7 +122,7 @@ describe('the secrets of a sandbox', () => {
     allowed_hosts: [{ type: 'any' }],
   };
   const spec = { registry, network: { secrets: { entries: [entry] } } };
-  const rowsOf = (id: string) => readSecrets(service.ctx.pool, client.org.id, id);
+  const rowsOf = (id: string) => getSecrets(service.ctx.pool, client.org.id, id);
 
   test('reach the runtime, credentials for the first run only, and are deleted with the sandbox', async () => {
     const { body } = await client.post('/v1/sandboxes', smallRequest('keeps', spec));
