@@ -53,3 +53,13 @@ test.each([
   if (expected === undefined) expect(found).toBeUndefined();
   else expect(found).toMatchObject(expected);
 });
+
+test('links through many directories are refused before they use up the descriptors', async () => {
+  mkdirSync(join(upper!, 'd/d/d/d/d/d/d/d'), { recursive: true });
+  const small = await DiskView.open([upper!, middle!, lower!], 8);
+  try {
+    await expect(small.stat('/d/d/d/d/d/d/d/d')).rejects.toThrow('too many links and directories');
+  } finally {
+    await small.close();
+  }
+});

@@ -2,6 +2,7 @@ import type { ContainerInspectInfo } from 'dockerode';
 import { constants, type Stats } from 'node:fs';
 import { open, readlink, type FileHandle } from 'node:fs/promises';
 import { posix } from 'node:path';
+import { StartRefusedError } from '../../../engine/runtime.js';
 import { fdPath, openForStat, VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { PathStat } from '../archive.js';
 import { snapshotMounts, type ContainerdPlace } from '../containerd.js';
@@ -9,6 +10,11 @@ import { O_PATH } from '../mounts/bind-mount.js';
 
 /** As in the engine. */
 const LINKS_FOLLOWED = 255;
+/**
+ * Each directory takes a descriptor of the service for each layer that has it. 255 links of 2,000 directories each would use up all
+ * of them; an image with 125 layers and a path of 30 directories stays below this.
+ */
+const MOST_HANDLES = 4_000;
 
 type Entry =
   | { type: 'directory'; stats: Stats; parts: readonly FileHandle[] }
@@ -26,11 +32,11 @@ export class DiskView {
   private readonly handles: FileHandle[] = [];
   private readonly known = new Map<string, Promise<Entry | undefined>>();
 
-  private constructor() {}
+  private constructor(private readonly mostHandles: number) {}
 
   /** `directories`: the topmost first. */
-  static async open(directories: readonly string[]): Promise<DiskView> {
-    const view = new DiskView();
+  static async open(directories: readonly string[], mostHandles = MOST_HANDLES): Promise<DiskView> {
+    const view = new DiskView(mostHandles);
     try {
       for (const directory of directories)
         view.handles.push(await open(directory, O_PATH | constants.O_DIRECTORY));
@@ -99,6 +105,7 @@ export class DiskView {
       if (!found) continue;
       const { handle, stats } = found;
       this.handles.push(handle);
+      if (this.handles.length > this.mostHandles) throw tooDeep();
       if (isWhiteout(stats)) break;
       if (stats.isDirectory()) {
         top ??= stats;
@@ -136,6 +143,12 @@ export async function openDiskView(
     if (NOT_SEEN.has((error as NodeJS.ErrnoException).code ?? '')) return undefined;
     throw error;
   }
+}
+
+function tooDeep(): StartRefusedError {
+  return new StartRefusedError(
+    'a path of a mount leads through too many links and directories of the sandbox: create the sandbox again, and leave the path as it is',
+  );
 }
 
 const NOT_SEEN = new Set(['ENOENT', 'EACCES', 'EPERM', 'ECONNREFUSED']);
