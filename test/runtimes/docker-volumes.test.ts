@@ -408,11 +408,11 @@ describeDocker('volumes in containers', () => {
     const mounts = [{ type: 'named', name: 'killed', guest: '/data', options: { readonly: true } }];
     const { id } = await create(client, request('killed', mounts), {});
     const victim = `
-      import { StagingDirectory } from '${PACKAGE_ROOT}/dist/src/runtimes/docker/mounts/staging-directory.js';
+      import { StagingDirectory } from '${PACKAGE_ROOT}/dist/src/engines/docker/mounts/staging-directory.js';
       import { VolumeStore } from '${PACKAGE_ROOT}/dist/src/volumes/storage/store.js';
       const room = new StagingDirectory('${room}', new VolumeStore('${service.volumesDir}'), new Map(), undefined);
       const mounts = [{ ...${JSON.stringify(mounts[0])}, volumeId: '${volume.id}' }];
-      const staged = await room.stage({ orgId: '${client.org.id}', sandboxId: '${id}', spec: { mounts } });
+      const staged = await room.stage({ orgId: '${client.org.id}', sandboxId: '${id}', spec: { mounts, scripts: {}, shell: null } });
       await staged.attach();
       process.kill(process.pid, 'SIGKILL');
       await new Promise(() => setTimeout(() => undefined, 10_000));`;
@@ -420,7 +420,8 @@ describeDocker('volumes in containers', () => {
       encoding: 'utf8',
     });
     expect([child.signal, child.stderr]).toEqual(['SIGKILL', '']);
-    expect(mountsOfRoom()).toHaveLength(1);
+    // That of the volume, and that of the files of the service.
+    expect(mountsOfRoom()).toHaveLength(2);
     writeFileSync(join(await dataOf(volume.id), 'precious'), 'kept');
     const { body } = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
     expect(body.status, JSON.stringify(body)).toBe('running');

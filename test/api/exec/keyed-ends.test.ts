@@ -61,12 +61,11 @@ describeDocker('a command under an idempotency key that is cut', () => {
     const { run, runs, isKilled, times } = await prepare(`service-${how}`);
     const { service, client } = inside;
     const { pool } = service.ctx;
-    const { instanceId } = service.runtime as unknown as { instanceId: string };
     const other = await startTestService({
       beside: service,
       sameEngine: true,
       worker: false,
-      runtime: (_, volumes, database) => onDocker().runtime!(instanceId, volumes, database),
+      runtime: onDocker().runtime!,
     });
     const cut = run(makeClient(other.url, client, { patience: 0 }));
     await runs();

@@ -435,12 +435,11 @@ describeDocker('a session in a sandbox ends', () => {
 
   test('when the service shuts down, in time and with a record of each', async () => {
     const sandbox = await make('stopping');
-    const { instanceId } = service.runtime as unknown as { instanceId: string };
     const own = await startTestService({
       beside: service,
       sameEngine: true,
       worker: false,
-      runtime: (_, volumes, pool) => onDocker().runtime!(instanceId, volumes, pool),
+      runtime: onDocker().runtime!,
     });
     const channels = await Promise.all(
       Array.from({ length: 5 }, () => begin({ ...client, url: own.url }, sandbox)),
