@@ -4,7 +4,7 @@ import type { Buffer } from 'node:buffer';
  * The way into a running sandbox, as a runtime offers it. Everything happens with the namespaces, the control group,
  * the capabilities and the seccomp profile of the sandbox. Answers of a guest are hostile input: an implementation
  * bounds and checks them, and closes when the guest does not answer. A runtime must pass
- * `test/runtimes/guest-conformance.ts`.
+ * `test/engines/guest-conformance.ts`.
  */
 export interface Guest {
   /** Starts a command. Its events arrive at the listener, the first one after this call has returned. */

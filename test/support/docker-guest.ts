@@ -4,7 +4,7 @@ import { GuestInit } from '../../src/engines/docker/guest-init.js';
 import { INIT_PROGRAM } from '../../src/guest/programs.js';
 import { DockerGuests } from '../../src/engines/docker/guests.js';
 import type { Guest } from '../../src/guest/guest.js';
-import type { Census, GuestTarget } from '../runtimes/guest/target.js';
+import type { Census, GuestTarget } from '../engines/guest/target.js';
 import { docker, IMAGE, SOCKET } from './docker.js';
 import { sh } from './guest.js';
 

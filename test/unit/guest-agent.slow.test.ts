@@ -18,8 +18,8 @@ import { Duplex } from 'node:stream';
 import { describe } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { GuestAgent } from '../../src/guest/agent.js';
-import { guestConformance } from '../runtimes/guest-conformance.js';
-import type { Census, GuestTarget } from '../runtimes/guest/target.js';
+import { guestConformance } from '../engines/guest-conformance.js';
+import type { Census, GuestTarget } from '../engines/guest/target.js';
 
 const BUSYBOX = '/bin/busybox';
 const APPLETS = [
