@@ -11,8 +11,8 @@ import { O_PATH } from '../mounts/bind-mount.js';
 /** As in the engine. */
 const LINKS_FOLLOWED = 255;
 /**
- * Each directory takes a descriptor of the service for each layer that has it. 255 links of 2,000 directories each would use up all
- * of them; an image with 125 layers and a path of 30 directories stays below this.
+ * Each directory takes a descriptor of the service for each layer that has it. 255 links of 2,000 directories each
+ * would use up all of them; an image with 125 layers and a path of 30 directories stays below this.
  */
 const MOST_HANDLES = 4_000;
 
