@@ -133,13 +133,13 @@ export async function openDiskView(
       return await DiskView.open([UpperDir, ...LowerDir.split(':')]);
     }
     if (Driver !== 'overlayfs' || !containerd) return undefined;
-    const [mount, ...others] = await snapshotMounts(containerd, Driver, Id);
+    const [mount, ...others] = (await snapshotMounts(containerd, Driver, Id)) ?? [];
     if (mount?.type !== 'overlay' || others.length > 0) return undefined;
     const option = (name: string) =>
       mount.options.find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1) ?? '';
     return await DiskView.open([option('upperdir'), ...option('lowerdir').split(':')]);
   } catch (error) {
-    // The engine may have its files or the socket of containerd where the service does not see them.
+    // The engine may have its files where the service does not see them.
     if (NOT_SEEN.has((error as NodeJS.ErrnoException).code ?? '')) return undefined;
     throw error;
   }
@@ -151,7 +151,7 @@ function tooDeep(): StartRefusedError {
   );
 }
 
-const NOT_SEEN = new Set(['ENOENT', 'EACCES', 'EPERM', 'ECONNREFUSED']);
+const NOT_SEEN = new Set(['ENOENT', 'EACCES', 'EPERM']);
 
 function partsOf(path: string): string[] {
   return path.split('/').filter((part) => part !== '' && part !== '.');
