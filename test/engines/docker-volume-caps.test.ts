@@ -40,7 +40,7 @@ describeDocker('volumes with a cap in containers', () => {
   afterAll(async () => {
     await destroyAll(service, client);
     await service.close();
-    expect(await leftIn(service.volumesDir)).toEqual([]);
+    await untilNothingIsLeft(service.volumesDir);
   });
 
   const sh = (id: string, script: string) => execIn(id, 'sh', '-c', `exec 2>&1; ${script}`);
@@ -308,7 +308,7 @@ describeDocker('the disks of volumes', () => {
     expect(blocks).toMatch(/\b20G/);
     await close();
     await last.close();
-    expect(await leftIn(root)).toEqual([]);
+    await untilNothingIsLeft(root);
     await last.remove(org, volume);
     expect(existsSync(join(root, org, volume))).toBe(false);
   });
@@ -331,7 +331,7 @@ describeDocker('the disks of volumes', () => {
       }),
     );
     for (const store of stores) await store.close();
-    expect(await leftIn(root)).toEqual([]);
+    await untilNothingIsLeft(root);
     await stores[0]!.remove(org, volume);
   });
 
@@ -355,8 +355,11 @@ describeDocker('the disks of volumes', () => {
   });
 });
 
-/** Mounts and loop devices. */
-async function leftIn(root: string): Promise<string[]> {
-  const mounts = (await mountsBelow(root)).map(({ point }) => point);
-  return [...mounts, ...(await attachedImages()).filter((image) => image.startsWith(root))];
+/** The kernel clears a loop device a moment after the last mount. */
+async function untilNothingIsLeft(root: string): Promise<void> {
+  expect((await mountsBelow(root)).map(({ point }) => point)).toEqual([]);
+  await until(
+    async () => (await attachedImages()).filter((image) => image.startsWith(root)),
+    (images) => images.length === 0,
+  );
 }
