@@ -21,7 +21,7 @@ for processor in x86_64 aarch64; do
       -flto -flto-partition=one -ffreestanding -nostdlib -static -fno-pic -no-pie \
       -fno-stack-protector -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-tree-loop-distribute-patterns \
       -Wl,--build-id=none -Wl,-z,noseparate-code -Wl,-z,noexecstack -Wl,-s \
-      -o "$target/$program-$processor" shared/*.S shared/*.c "$program"/*.c
+      -o "$target/$program-$processor" common/*.S common/*.c "$program"/*.c
     chmod 0644 "$target/$program-$processor"
     [ "$target" = . ] || cmp "$program-$processor" "$target/$program-$processor"
   done

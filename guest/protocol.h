@@ -5,7 +5,7 @@
 #ifndef SANDKEEP_PROTOCOL_H
 #define SANDKEEP_PROTOCOL_H
 
-#include "shared/bytes.h"
+#include "common/bytes.h"
 
 #define REQUEST_EXEC 1
 #define REQUEST_INPUT 2

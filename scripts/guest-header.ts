@@ -32,7 +32,7 @@ export function guestHeader(): string {
 #ifndef SANDKEEP_PROTOCOL_H
 #define SANDKEEP_PROTOCOL_H
 
-#include "shared/bytes.h"
+#include "common/bytes.h"
 
 ${numbers.join('\n')}
 ${layouts.join('\n')}

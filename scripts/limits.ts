@@ -1,4 +1,3 @@
-import { DEFAULT_CONFIG } from '../src/config/options.js';
 import { MAX_DEPTH as MAX_NESTING, MAX_VALUES } from '../src/http/json-scanner.js';
 import {
   BODY_LIMIT,
@@ -9,9 +8,7 @@ import {
 } from '../src/http/server.js';
 import { MOST_DELAY_MS, REFUSAL_DELAY_MS, REFUSAL_GAP_MS } from '../src/http/refusal-delays.js';
 import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
-import type { SlotLimits } from '../src/fairness/slots.js';
 import { AT_ONCE } from '../src/fairness/shares.js';
-import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { PAGE_LIMIT } from '../src/lib/page.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { LONG_EVENTS } from '../src/audit/events/long-events.js';
@@ -20,42 +17,32 @@ import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
 import { ADMISSION } from '../src/http/admission.js';
 import { UNREAD } from '../src/http/unread-answers.js';
-import { BEGIN_QUEUE } from '../src/http/begin-queue.js';
 import { MOST_HOPS } from '../src/http/client-address.js';
 import { BACKLOG } from '../src/http/listen.js';
 import { MOST_CONNECTIONS, RESERVED_DESCRIPTORS } from '../src/http/connections.js';
 import { SESSION_UNITS } from '../src/sandboxes/sessions/entrance.js';
 import { MAX_ENTRIES } from '../src/volumes/files/list.js';
 import { MAX_COPY_BYTES } from '../src/volumes/files/copy.js';
-import { FILE_SLOTS } from '../src/volumes/files/file-slots.js';
-import { FILE_PIECES } from '../src/volumes/storage/store.js';
 import { DEFAULT_RESERVE, INODE_RESERVE } from '../src/disk/disk-reserve.js';
-import { MIN_GROWTH_BYTES } from '../src/sandboxes/full-disk/growth.js';
-import { SURVEY } from '../src/sandboxes/full-disk/survey.js';
 import { MAX_NAMES, NAME_BYTES, PATH_BYTES } from '../src/volumes/storage/guest-path.js';
-import { LOG_LIMITS } from '../src/engines/docker/container.js';
-import { OUTPUT } from '../src/guest/programs.js';
-import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
-import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
 import { EXEC_BODY_LIMIT, MAX_OUTPUT_BYTES, MAX_TIMEOUT_SECS } from '../src/sandboxes/exec/schema.js';
-import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from '../src/spec/size-limits.js';
-import { MOST_STREAMS } from '../src/sandboxes/metrics/follow.js';
+import { CREATE_BODY_LIMIT } from '../src/spec/size-limits.js';
 import { MAX_PAGE_BYTES } from '../src/sandboxes/reads/list.js';
 import { MAX_HANDLES } from '../src/sandboxes/agent/connection-files.js';
 import { MAX_SESSIONS } from '../src/sandboxes/agent/channel.js';
 import { MAX_FRAME } from '../src/sandboxes/agent/envelope.js';
 import { MEMORY as CHANNEL_MEMORY } from '../src/sandboxes/agent/route.js';
-import { MEMORY as EXEC_MEMORY } from '../src/sandboxes/exec/routes.js';
 import { MAX_ADDRESSES } from '../src/outbound/destination.js';
 import { MAX_READ_BYTES } from '../src/outbound/post.js';
 import { STARTS_PER_CPU } from '../src/engines/docker/engine-info.js';
 import { HEAD_RUNS, PASS_RUNS } from '../src/sandboxes/placement/queries.js';
-import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
 import { PACE } from '../src/fairness/pace.js';
 import { SHARE_MS } from '../src/fairness/loop-time.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
 import { IMAGE_LIMITS } from './image-limits.js';
 import { answerText, bytes, number, time, type Answer, type Limit } from './limit-values.js';
+import { SANDBOX_LIMITS } from './sandbox-limits.js';
+import { SHARED } from './shared-limits.js';
 
 export const OWNERS = [
   'request',
@@ -69,76 +56,6 @@ export const OWNERS = [
 type Owner = (typeof OWNERS)[number];
 
 const rateLimited: Answer = { error: 'rate_limited' };
-
-/** `each`: the value for one organization. `total`: the value for the process. */
-interface SharedLimit extends Omit<Limit, 'value'> {
-  each: string;
-  total: string;
-}
-
-const slots = (...all: SlotLimits[]) => ({
-  each: all.map(({ each }) => number(each)).join(', '),
-  total: all.map(({ total }) => number(total)).join(', '),
-});
-const halves = (...totals: number[]) =>
-  slots(...totals.map((total) => ({ total, each: Math.ceil(total / 2) })));
-
-const SHARED: SharedLimit[] = [
-  {
-    limit: 'requests that are read and not yet begun',
-    ...slots(BEGIN_QUEUE),
-    beyond: 'the request begins at once',
-  },
-  {
-    limit: 'reads, uploads, copies and removals of files of volumes at once',
-    ...slots(FILE_SLOTS.work),
-    beyond: rateLimited,
-  },
-  { limit: 'lists of directories of volumes at once', ...slots(FILE_SLOTS.list), beyond: rateLimited },
-  {
-    limit: 'pieces of such work at once',
-    ...slots(FILE_PIECES),
-    beyond: 'the next piece waits for its turn',
-  },
-  { limit: 'open visits in sandboxes', ...halves(settings.maxVisits), beyond: rateLimited },
-  {
-    limit: 'memory of collected output of commands',
-    each: bytes(EXEC_MEMORY.each),
-    total: bytes(EXEC_MEMORY.total),
-    beyond: rateLimited,
-  },
-  {
-    limit: 'usage reports at once, and exports at once',
-    ...halves(settings.maxUsageStreams, settings.maxExports),
-    beyond: rateLimited,
-  },
-  { limit: 'requests that wait for a status', ...halves(settings.maxWaiters), beyond: rateLimited },
-  { limit: 'followed logs', ...halves(settings.maxLogFollowers), beyond: rateLimited },
-  { limit: 'followed metrics of sandboxes', ...halves(MOST_STREAMS), beyond: rateLimited },
-  { limit: 'live event streams', ...halves(settings.maxEventFollowers), beyond: rateLimited },
-  {
-    limit: 'webhooks that are served at once',
-    ...slots(settings.webhooks.served),
-    beyond: 'deliveries wait',
-  },
-  {
-    limit: 'database connections for deliveries of webhooks',
-    ...slots(settings.webhooks.connections),
-    beyond: 'deliveries wait',
-  },
-  { limit: 'tests of webhooks at once', ...slots(settings.webhooks.tests), beyond: rateLimited },
-  {
-    limit: 'starts and image pulls of a worker at once',
-    ...slots(CALLS_AT_ONCE.start),
-    beyond: 'the start waits',
-  },
-  { limit: 'stops of a worker at once', ...slots(CALLS_AT_ONCE.stop), beyond: 'the stop waits' },
-  {
-    limit: 'kills and removals of a worker at once',
-    ...slots(CALLS_AT_ONCE.kill, CALLS_AT_ONCE.destroy),
-    beyond: 'the sandbox waits',
-  },
-];
 
 const sharedBy = (part: 'each' | 'total'): Limit[] =>
   SHARED.map(({ limit, beyond, [part]: value }) => ({ limit, value, beyond }));
@@ -283,85 +200,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: rateLimited,
     },
   ],
-  sandbox: [
-    {
-      limit: 'specification as JSON, without patches',
-      value: bytes(MAX_SPEC_BYTES),
-      beyond: { error: 'invalid_sandbox_config' },
-    },
-    {
-      limit: 'contents of all patches',
-      value: bytes(MAX_PATCH_BYTES),
-      beyond: { error: 'invalid_sandbox_config' },
-    },
-    {
-      limit: 'environment variables, scripts, mounts, patches, rules of its network',
-      value: [MOST.env, MOST.scripts, MOST.mounts, MOST.patches, MOST.rules].map(number).join(', '),
-      beyond: { error: 'invalid_request' },
-    },
-    {
-      limit: 'labels, and the bytes of all keys and values',
-      value: `${number(MAX_LABELS)}, ${bytes(MAX_TOTAL_BYTES)}`,
-      beyond: { error: 'invalid_sandbox_config' },
-    },
-    { limit: 'open visits', value: number(settings.maxVisitsOfSandbox), beyond: rateLimited },
-    {
-      limit: 'processes and threads',
-      value: number(DEFAULT_CONFIG.sandboxProcesses),
-      option: 'sandboxProcesses',
-      beyond: 'fork fails in the sandbox',
-    },
-    {
-      limit: 'writes of a sandbox to each disk; see [runtimes.md](runtimes.md#disk-writes)',
-      value: `${number(DEFAULT_CONFIG.sandboxDiskWritesMib)} MiB a second`,
-      option: 'sandboxDiskWritesMib',
-      beyond: 'the write waits',
-    },
-    {
-      limit: 'open connections out of the sandbox, and new ones by TCP a second after a burst of so many',
-      value: `${number(FLOWS.open)}, ${number(FLOWS.tcpPerSecond)}`,
-      beyond: 'the connection is refused',
-    },
-    {
-      limit:
-        'bandwidth of its network in each direction, and its burst; see [runtimes.md](runtimes.md#bandwidth)',
-      value: `${number(DEFAULT_CONFIG.sandboxBandwidthMbits)} Mbit/s, ${bytes(BANDWIDTH.burstBytes)}`,
-      option: 'sandboxBandwidthMbits',
-      beyond: 'packets are dropped',
-    },
-    {
-      limit: 'packets a second of its network in each direction, and at once; more with a larger bandwidth',
-      value: `${number(BANDWIDTH.packetsPerSecond)}, ${number(BANDWIDTH.packetsPerSecond)}`,
-      beyond: 'packets are dropped',
-    },
-    {
-      limit: 'output of its command a second, and at once; a line counts 128 bytes more',
-      value: `${bytes(OUTPUT.rate)}, ${bytes(OUTPUT.burst)}`,
-      beyond: 'the command waits in its write; nothing is lost',
-    },
-    {
-      limit: 'stored log',
-      value: `${LOG_LIMITS['max-file']} files of ${LOG_LIMITS['max-size'].replace('m', ' MiB')}`,
-      beyond: 'the oldest file is deleted',
-    },
-    {
-      limit: 'disk, where the engine can bound it',
-      value: `${number(DEFAULT_CONFIG.defaultDiskMib)} MiB`,
-      option: 'defaultDiskMib',
-      beyond: 'writes fail in the sandbox',
-    },
-    {
-      limit: 'growth while a disk has only its reserve left',
-      value: bytes(MIN_GROWTH_BYTES),
-      beyond: 'the run ends with the reason `disk_full`',
-    },
-    {
-      limit: 'time of the measurement of all disks and volumes meanwhile',
-      value: time(SURVEY.timeoutMs),
-      beyond: 'the store counts with the growth that no other explains',
-    },
-    ...IMAGE_LIMITS.sandbox,
-  ],
+  sandbox: SANDBOX_LIMITS,
   organization: [
     { limit: 'JSON bodies in memory', value: bytes(BODY_MEMORY.ofOrg), beyond: rateLimited },
     {

@@ -1,6 +1,6 @@
 #include "commands.h"
-#include "../shared/execute.h"
-#include "../shared/oom.h"
+#include "../common/execute.h"
+#include "../common/oom.h"
 #include "frames.h"
 #include "reports.h"
 #include "streams.h"

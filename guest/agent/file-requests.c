@@ -1,5 +1,5 @@
 #include "file-requests.h"
-#include "../shared/execute.h"
+#include "../common/execute.h"
 #include "channels.h"
 #include "file-attributes.h"
 #include "file-trees.h"

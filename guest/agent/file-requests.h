@@ -5,7 +5,7 @@
 #ifndef SANDKEEP_FILE_REQUESTS_H
 #define SANDKEEP_FILE_REQUESTS_H
 
-#include "../shared/bytes.h"
+#include "../common/bytes.h"
 
 void handle_files(u32 id, Reader *from);
 

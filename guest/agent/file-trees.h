@@ -2,7 +2,7 @@
 #ifndef SANDKEEP_FILE_TREES_H
 #define SANDKEEP_FILE_TREES_H
 
-#include "../shared/text.h"
+#include "../common/text.h"
 
 /* An entry of getdents64. */
 typedef struct {

@@ -13,7 +13,7 @@
  *
  * This file has the start and the loop. requests.h receives frames, frames.h sends them.
  */
-#include "../shared/oom.h"
+#include "../common/oom.h"
 #include "channels.h"
 #include "commands.h"
 #include "connections.h"

@@ -1,5 +1,5 @@
 #include "real-path.h"
-#include "../shared/execute.h"
+#include "../common/execute.h"
 #include "file-attributes.h"
 #include "file-trees.h"
 #include <linux/fcntl.h>

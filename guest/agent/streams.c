@@ -1,5 +1,5 @@
 #include "streams.h"
-#include "../shared/oom.h"
+#include "../common/oom.h"
 #include "commands.h"
 #include "connections.h"
 #include "frames.h"

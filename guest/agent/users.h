@@ -5,7 +5,7 @@
 #ifndef SANDKEEP_USERS_H
 #define SANDKEEP_USERS_H
 
-#include "../shared/execute.h"
+#include "../common/execute.h"
 
 #define USER_GROUPS 64
 

@@ -2,7 +2,7 @@
 #ifndef SANDKEEP_LISTEN_H
 #define SANDKEEP_LISTEN_H
 
-#include "../shared/kernel.h"
+#include "../common/kernel.h"
 
 /* Returns a negative errno on failure. */
 long listen_on(long port);

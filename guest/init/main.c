@@ -18,8 +18,8 @@
  *
  * The program needs no library and no file of the image. build.sh builds it.
  */
-#include "../shared/execute.h"
-#include "../shared/oom.h"
+#include "../common/execute.h"
+#include "../common/oom.h"
 #include "listen.h"
 #include "output.h"
 #include "record.h"

@@ -1,5 +1,5 @@
 #include "record.h"
-#include "../shared/oom.h"
+#include "../common/oom.h"
 #include "output.h"
 #include <asm/ioctls.h>
 #include <linux/time.h>

@@ -1,5 +1,5 @@
 #include "volumes.h"
-#include "../shared/text.h"
+#include "../common/text.h"
 #include <linux/fcntl.h>
 
 #define ANY_USER 0777

@@ -1,5 +1,5 @@
 #include "workdir.h"
-#include "../shared/kernel.h"
+#include "../common/kernel.h"
 #include <linux/fcntl.h>
 
 struct workdir workdir;

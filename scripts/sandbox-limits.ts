@@ -1,0 +1,95 @@
+import { DEFAULT_CONFIG } from '../src/config/options.js';
+import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
+import { MIN_GROWTH_BYTES } from '../src/sandboxes/full-disk/growth.js';
+import { SURVEY } from '../src/sandboxes/full-disk/survey.js';
+import { LOG_LIMITS } from '../src/engines/docker/container.js';
+import { OUTPUT } from '../src/guest/programs.js';
+import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
+import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
+import { MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from '../src/spec/size-limits.js';
+import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
+import { IMAGE_LIMITS } from './image-limits.js';
+import { bytes, number, time, type Answer, type Limit } from './limit-values.js';
+
+const rateLimited: Answer = { error: 'rate_limited' };
+
+/** The bounds of one sandbox. */
+export const SANDBOX_LIMITS: Limit[] = [
+  {
+    limit: 'specification as JSON, without patches',
+    value: bytes(MAX_SPEC_BYTES),
+    beyond: { error: 'invalid_sandbox_config' },
+  },
+  {
+    limit: 'contents of all patches',
+    value: bytes(MAX_PATCH_BYTES),
+    beyond: { error: 'invalid_sandbox_config' },
+  },
+  {
+    limit: 'environment variables, scripts, mounts, patches, rules of its network',
+    value: [MOST.env, MOST.scripts, MOST.mounts, MOST.patches, MOST.rules].map(number).join(', '),
+    beyond: { error: 'invalid_request' },
+  },
+  {
+    limit: 'labels, and the bytes of all keys and values',
+    value: `${number(MAX_LABELS)}, ${bytes(MAX_TOTAL_BYTES)}`,
+    beyond: { error: 'invalid_sandbox_config' },
+  },
+  { limit: 'open visits', value: number(settings.maxVisitsOfSandbox), beyond: rateLimited },
+  {
+    limit: 'processes and threads',
+    value: number(DEFAULT_CONFIG.sandboxProcesses),
+    option: 'sandboxProcesses',
+    beyond: 'fork fails in the sandbox',
+  },
+  {
+    limit: 'writes of a sandbox to each disk; see [runtimes.md](runtimes.md#disk-writes)',
+    value: `${number(DEFAULT_CONFIG.sandboxDiskWritesMib)} MiB a second`,
+    option: 'sandboxDiskWritesMib',
+    beyond: 'the write waits',
+  },
+  {
+    limit: 'open connections out of the sandbox, and new ones by TCP a second after a burst of so many',
+    value: `${number(FLOWS.open)}, ${number(FLOWS.tcpPerSecond)}`,
+    beyond: 'the connection is refused',
+  },
+  {
+    limit:
+      'bandwidth of its network in each direction, and its burst; see [runtimes.md](runtimes.md#bandwidth)',
+    value: `${number(DEFAULT_CONFIG.sandboxBandwidthMbits)} Mbit/s, ${bytes(BANDWIDTH.burstBytes)}`,
+    option: 'sandboxBandwidthMbits',
+    beyond: 'packets are dropped',
+  },
+  {
+    limit: 'packets a second of its network in each direction, and at once; more with a larger bandwidth',
+    value: `${number(BANDWIDTH.packetsPerSecond)}, ${number(BANDWIDTH.packetsPerSecond)}`,
+    beyond: 'packets are dropped',
+  },
+  {
+    limit: 'output of its command a second, and at once; a line counts 128 bytes more',
+    value: `${bytes(OUTPUT.rate)}, ${bytes(OUTPUT.burst)}`,
+    beyond: 'the command waits in its write; nothing is lost',
+  },
+  {
+    limit: 'stored log',
+    value: `${LOG_LIMITS['max-file']} files of ${LOG_LIMITS['max-size'].replace('m', ' MiB')}`,
+    beyond: 'the oldest file is deleted',
+  },
+  {
+    limit: 'disk, where the engine can bound it',
+    value: `${number(DEFAULT_CONFIG.defaultDiskMib)} MiB`,
+    option: 'defaultDiskMib',
+    beyond: 'writes fail in the sandbox',
+  },
+  {
+    limit: 'growth while a disk has only its reserve left',
+    value: bytes(MIN_GROWTH_BYTES),
+    beyond: 'the run ends with the reason `disk_full`',
+  },
+  {
+    limit: 'time of the measurement of all disks and volumes meanwhile',
+    value: time(SURVEY.timeoutMs),
+    beyond: 'the store counts with the growth that no other explains',
+  },
+  ...IMAGE_LIMITS.sandbox,
+];
