@@ -12,7 +12,7 @@ import {
 } from './pool.js';
 import { openReads, type Reads } from './pipelined-reads.js';
 import { NAME_ORG, sessionFor } from './request-role.js';
-import { SharedPool, waitForSlot } from './shared-pool.js';
+import { noConnection, SharedPool } from './shared-pool.js';
 
 const WAIT = { maxWaitMs: 10_000, waiting: { total: Infinity, each: 5_000 } };
 /** The connections that the requests of an organization use at once: some stay for others. */
@@ -51,8 +51,8 @@ export function openRequests(
   const pool = poolOf(new pg.Pool(poolConfig(address, sessionFor(apart))), onError);
   const reads = openReads(address, apart, onError);
   const served: Served = new WeakMap();
-  const poolSlots = new SlotQueue(POOL_SLOTS);
-  const readSlots = new SlotQueue(READ_SLOTS);
+  const poolSlots = new SlotQueue({ ...POOL_SLOTS, refusal: noConnection });
+  const readSlots = new SlotQueue({ ...READ_SLOTS, refusal: noConnection });
   return {
     of: (orgId) => ({
       pool: new OrgPool(pool, poolSlots, served, orgId, eventMarker),
@@ -101,11 +101,6 @@ class OrgReads implements Sql {
   ) {}
 
   async query<Row extends pg.QueryResultRow>(statement: string | Statement, values?: readonly unknown[]) {
-    const leave = this.slots.tryAcquire(this.orgId) ?? (await waitForSlot(this.slots, this.orgId));
-    try {
-      return await this.reads.query<Row>(this.orgId, statement, values);
-    } finally {
-      leave();
-    }
+    return this.slots.run(this.orgId, async () => this.reads.query<Row>(this.orgId, statement, values));
   }
 }

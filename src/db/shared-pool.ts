@@ -1,15 +1,10 @@
 import type pg from 'pg';
 import type { SlotQueue } from '../fairness/slot-queue.js';
-import type { Release } from '../fairness/slots.js';
 import { Overloaded, type EventMarker, type Pool, type Sql, type Statement } from './pool.js';
 import { isOutOfStep } from './prepared.js';
 
-/** Throws Overloaded if no connection is free in time. */
-export async function waitForSlot(slots: SlotQueue, owner: string): Promise<Release> {
-  const release = await slots.acquire(owner);
-  if (!release) throw new Overloaded('no connection was free in time');
-  return release;
-}
+/** The refusal of the slots of connections. */
+export const noConnection = () => new Overloaded('no connection was free in time');
 
 export class SharedPool implements Pool {
   constructor(
@@ -20,7 +15,7 @@ export class SharedPool implements Pool {
   ) {}
 
   async connect(): Promise<pg.PoolClient> {
-    const leave = this.slots.tryAcquire(this.owner) ?? (await waitForSlot(this.slots, this.owner));
+    const leave = this.slots.tryAcquire(this.owner) ?? (await this.slots.hold(this.owner));
     try {
       const client = await this.pool.connect();
       const release = client.release.bind(client);

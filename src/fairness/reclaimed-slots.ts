@@ -51,7 +51,10 @@ export class ReclaimedSlots {
 
   private async wait(owner: string, { gone }: SlotHolder): Promise<Release | undefined> {
     const since = performance.now();
+    const waiting = this.queue.waits;
     const granted = this.queue.acquire(owner, gone);
+    // Too many wait already: a refused caller takes no slot from anybody.
+    if (this.queue.waits === waiting) return granted;
     const reclaim = () => this.reclaimFor(owner, performance.now() - since);
     reclaim();
     const timer = setInterval(reclaim, CHECK_INTERVAL_MS);

@@ -6,6 +6,8 @@ export interface SlotQueueOptions extends SlotLimits {
   waiting?: SlotLimits;
   /** Default: callers wait for as long as it takes. */
   maxWaitMs?: number;
+  /** The error of a caller that gets no slot. */
+  refusal?: () => Error;
 }
 
 interface Waiter {
@@ -47,10 +49,19 @@ export class SlotQueue {
     return this.tryAcquire(owner) ?? this.wait(owner, signal);
   }
 
-  /** Throws if the caller gets no slot. */
+  /** Throws the refusal of the options, or the reason of the signal, if the caller gets no slot. */
+  async hold(owner: string, signal?: AbortSignal): Promise<Release> {
+    const release = await this.acquire(owner, signal);
+    if (release) return release;
+    signal?.throwIfAborted();
+    throw this.options.refusal?.() ?? new Error('no slot was free in time');
+  }
+
+  /** Throws as `hold`. */
   async run<T>(owner: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
-    const release = this.tryAcquire(owner) ?? (await this.acquire(owner, signal));
-    if (!release) throw new Error('no slot was free in time');
+    signal?.throwIfAborted();
+    // Without a wait where there is none: each one costs an iteration of the microtasks.
+    const release = this.tryAcquire(owner) ?? (await this.hold(owner, signal));
     try {
       return await work();
     } finally {

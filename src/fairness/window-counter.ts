@@ -7,32 +7,51 @@ export interface WindowCount {
   secsLeft: number;
 }
 
+interface Window {
+  count: number;
+  until: number;
+}
+
 /**
  * So many in a window of time, which the fields `RateLimit` and `RateLimit-Policy` of HTTP can say. The window of an
  * owner begins when it is first counted.
  */
 export class WindowCounter {
-  private readonly windows = new Map<string, { count: number; until: number }>();
+  private readonly windows = new Map<string, Window>();
 
   constructor(
     private readonly limit: number,
     private readonly windowMs: number,
   ) {}
 
-  /** Exceeded: the owner had used up its limit before. */
+  /** Exceeded: the owner had used up its limit before, and the amount is not counted. */
   add(owner: string, amount: number): WindowCount {
     const now = performance.now();
-    const known = this.windows.get(owner);
-    const window = known && known.until > now ? known : { count: 0, until: now + this.windowMs };
-    if (known) this.windows.delete(owner);
+    const window = this.windowOf(owner, now);
+    if (this.windows.has(owner)) this.windows.delete(owner);
     else if (this.windows.size >= MAX_KEPT) this.windows.delete(this.windows.keys().next().value!);
     this.windows.set(owner, window);
     const isExceeded = window.count >= this.limit;
     if (!isExceeded) window.count += amount;
+    return { ...this.countOf(window, now), isExceeded };
+  }
+
+  /** Counts nothing. */
+  look(owner: string): WindowCount {
+    const now = performance.now();
+    return this.countOf(this.windowOf(owner, now), now);
+  }
+
+  private windowOf(owner: string, now: number): Window {
+    const known = this.windows.get(owner);
+    return known && known.until > now ? known : { count: 0, until: now + this.windowMs };
+  }
+
+  private countOf({ count, until }: Window, now: number): WindowCount {
     return {
-      remaining: Math.max(this.limit - window.count, 0),
-      isExceeded,
-      secsLeft: Math.max(Math.ceil((window.until - now) / 1000), 1),
+      remaining: Math.max(this.limit - count, 0),
+      isExceeded: count >= this.limit,
+      secsLeft: Math.max(Math.ceil((until - now) / 1000), 1),
     };
   }
 }

@@ -1,4 +1,5 @@
 import type { Context } from '../context.js';
+import { longEventBytes } from '../audit/events/long-events.js';
 import { isUnreachable, violatedConstraint } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
 import { WriteBatch } from '../db/write-batch.js';
@@ -36,11 +37,12 @@ export async function inWrite<T>(
   for (let attempt = 1; ; attempt += 1) {
     const at = ctx.now();
     try {
-      return await inTransaction(ctx.pool, async (tx) => {
+      let longBytes = 0;
+      const done = await inTransaction(ctx.pool, async (tx) => {
         const batch = new WriteBatch(tx);
         const answer = await work(tx, batch);
-        ctx.longEvents.count(orgId, tx);
-        ctx.longEvents.count(orgId, batch);
+        longBytes = longEventBytes(tx, batch);
+        ctx.longEvents.check(orgId, longBytes);
         if (keyed) {
           const stored = withWarnings(kept(answer), keyed.warnings);
           const length = await insertAnswer(batch, orgId, keyed, stored, { at, final: !keyed.waits });
@@ -49,6 +51,8 @@ export async function inWrite<T>(
         await batch.send();
         return answer;
       });
+      ctx.longEvents.add(orgId, longBytes);
+      return done;
     } catch (error) {
       if (!keyed || isUnreachable(error)) throw error;
       const replayed = await replay<T>(ctx, orgId, keyed);

@@ -26,6 +26,7 @@ const POLL_MS = 1_000;
 export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<void> {
   const shares = new Shares(READINGS);
   const busy = new Map<string, Promise<void>>();
+  let isEnding = false;
 
   const enter = async (orgId: string) =>
     new Promise<Admission>((resolve) => void shares.enter(orgId, 1, resolve));
@@ -36,7 +37,7 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
       const began = performance.now();
       let next: Promise<Admission> | undefined;
       try {
-        const found = !signal.aborted && (await readNext(ctx, orgId, signal));
+        const found = !signal.aborted && !isEnding && (await readNext(ctx, orgId, signal));
         // Before the release: an organization without a request loses its place to those that have used more.
         if (found) next = enter(orgId);
       } finally {
@@ -59,6 +60,8 @@ export async function sampleVolumes(ctx: Context, signal: AbortSignal): Promise<
       waiting.abort();
     } while (busy.size > 0 && !signal.aborted);
   } finally {
+    // After an error only the readings in progress are awaited.
+    isEnding = true;
     await Promise.allSettled(busy.values());
   }
 }

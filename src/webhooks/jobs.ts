@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import type { Context } from '../context.js';
-import { SharedPool } from '../db/shared-pool.js';
+import { noConnection, SharedPool } from '../db/shared-pool.js';
 import { Rotation } from '../fairness/rotation.js';
 import { SlotQueue } from '../fairness/slot-queue.js';
 import type { Release } from '../fairness/slots.js';
@@ -45,7 +45,7 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
   const waiting = new Map<string, { webhook: Served; leave: AbortController }>();
   const { served, connections, yieldAfterMs, timeoutMs, claimMarginMs, keepTryingMs } = ctx.settings.webhooks;
   const places = new SlotQueue(served);
-  const slots = new SlotQueue(connections);
+  const slots = new SlotQueue({ ...connections, refusal: noConnection });
   const contextFor = (orgId: string): Context => ({
     ...ctx,
     pool: new SharedPool(ctx.pool, slots, orgId, ctx.pool.eventMarker),
@@ -78,10 +78,12 @@ export function startWebhooks(ctx: Context): { stop(): Promise<void> } {
       log.error({ err: error, webhookId: webhook.id }, 'serving a webhook failed');
     }
     serving.delete(webhook.id);
+    // Before the release, which gives the slot to the one that waits.
+    const othersWait = places.waits > 0;
     release();
     // A webhook that has yielded its slot waits again. After a failure, such as missing keys, the next poll is soon
     // enough.
-    if (places.waits > 0 && !failed) loop.wake();
+    if (othersWait && !failed) loop.wake();
   }
 
   async function serve({ org_id: orgId, id, failures }: Served, signal: AbortSignal): Promise<void> {

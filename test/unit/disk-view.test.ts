@@ -63,3 +63,33 @@ test('links through many directories are refused before they use up the descript
     await small.close();
   }
 });
+
+test('links through many names that do not exist are refused before they take the event loop', async () => {
+  const missing = '/a'.repeat(2_000);
+  for (let at = 0; at < 32; at += 1) symlinkSync(`/l${at + 1}${missing}`, join(lower!, `l${at}`));
+  symlinkSync('/l0', join(lower!, 'chain'));
+  const own = await DiskView.open([upper!, middle!, lower!]);
+  try {
+    await expect(own.stat('/chain/x')).rejects.toThrow('too many links and directories');
+  } finally {
+    await own.close();
+  }
+});
+
+test('names that are not UTF-8, or look like their text, lead to their own files', async () => {
+  const own = join(room, 'bytes');
+  const nameOf = (...parts: (string | Buffer)[]) => Buffer.concat(parts.map((part) => Buffer.from(part)));
+  mkdirSync(own);
+  writeFileSync(nameOf(`${own}/`, Buffer.of(0xff)), 'the file');
+  execFileSync('mkfifo', [join(own, String.raw`\xff`)]);
+  symlinkSync(nameOf('/', Buffer.of(0xff)), join(own, 'byte'));
+  symlinkSync(String.raw`/\xff`, join(own, 'text'));
+  const bytes = await DiskView.open([own]);
+  try {
+    const [byte, text] = [await bytes.stat('/byte'), await bytes.stat('/text')];
+    expect(await bytes.stat(byte!.target)).toMatchObject({ type: 'file', size: 8 });
+    expect(await bytes.stat(text!.target)).toMatchObject({ type: 'other' });
+  } finally {
+    await bytes.close();
+  }
+});

@@ -18,12 +18,12 @@ export class LongEvents {
   }
 
   /**
-   * Counts the events of a transaction before its commit. Throws `rate_limited` if the organization had used up its
-   * bytes.
+   * Throws `rate_limited` before the commit of a transaction, if it has long events and the organization has used up
+   * its bytes.
    */
-  count(orgId: string, { longEventBytes = 0 }: { longEventBytes?: number | undefined }): void {
-    if (longEventBytes === 0) return;
-    const { isExceeded, secsLeft } = this.counts.add(orgId, longEventBytes);
+  check(orgId: string, bytes: number): void {
+    if (bytes === 0) return;
+    const { isExceeded, secsLeft } = this.counts.look(orgId);
     if (!isExceeded) return;
     throw new ApiError(
       'rate_limited',
@@ -32,6 +32,16 @@ export class LongEvents {
       { headers: { 'retry-after': String(secsLeft) } },
     );
   }
+
+  /** After the commit: a transaction that is repeated, or that only finds an earlier answer, counts once or not. */
+  add(orgId: string, bytes: number): void {
+    if (bytes > 0) this.counts.add(orgId, bytes);
+  }
+}
+
+/** The bytes of the long events that were written by these. */
+export function longEventBytes(...targets: readonly Pick<EventTarget, 'longEventBytes'>[]): number {
+  return targets.reduce((sum, { longEventBytes: bytes = 0 }) => sum + bytes, 0);
 }
 
 /** Adds an event to the bytes of its transaction. */

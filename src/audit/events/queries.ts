@@ -1,3 +1,4 @@
+import { Buffer } from 'node:buffer';
 import type { Sql } from '../../db/pool.js';
 import { write, type EventTarget } from '../../db/write-batch.js';
 import type { Conditions } from '../../lib/conditions.js';
@@ -20,7 +21,7 @@ const COLUMNS = 'org_id, id, occurred_at, category, event_type, actor, payload';
 export async function insertEvent(target: EventTarget, event: NewEventRow): Promise<void> {
   const mark = await target.eventMarker?.();
   const payload = JSON.stringify(event.payload);
-  noteLength(target, payload.length);
+  noteLength(target, Buffer.byteLength(payload));
   await write(
     target,
     (p) => `insert into events (${COLUMNS}, actor_kind, actor_id, resource_id, leaf, mark)

@@ -40,9 +40,7 @@ export async function snapshotMounts(
 ): Promise<SnapshotMount[] | undefined> {
   // Loaded on demand: most engines keep no images in containerd.
   const { Client, credentials, Metadata, status } = await import('@grpc/grpc-js');
-  const { default: protobuf } = await import('protobufjs');
-  const { root } = protobuf.parse(MESSAGES);
-  const [request, response] = [root.lookupType('MountsRequest'), root.lookupType('MountsResponse')];
+  const { request, response } = await (types ??= parseTypes());
   const client = new Client(`unix:${Address}`, credentials.createInsecure(), {
     'grpc.max_receive_message_length': LARGEST_BYTES,
   });
@@ -67,4 +65,12 @@ export async function snapshotMounts(
   } finally {
     client.close();
   }
+}
+
+let types: ReturnType<typeof parseTypes> | undefined;
+
+async function parseTypes() {
+  const { default: protobuf } = await import('protobufjs');
+  const { root } = protobuf.parse(MESSAGES);
+  return { request: root.lookupType('MountsRequest'), response: root.lookupType('MountsResponse') };
 }

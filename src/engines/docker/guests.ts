@@ -19,10 +19,11 @@ async function startAgent(
   container: Docker.Container,
   containerd: ContainerdPlace | undefined,
 ): Promise<GuestAgent> {
-  const { Config } = await container.inspect();
+  const inspected = await container.inspect();
+  const { Config } = inspected;
   // For these the engine itself opens the files at each exec. At a pipe it would wait with a thread, beyond the end of
   // the sandbox.
-  if (Config.User) await checkAccountFiles(container, containerd).catch(explainDisk);
+  if (Config.User) await checkAccountFiles(container, inspected, containerd).catch(explainDisk);
   // As the user of the sandbox: the engine gives no capabilities to another one.
   const exec = await container.exec({
     Cmd: [AGENT_PROGRAM],

@@ -139,7 +139,7 @@ export class ContainerStarts {
   ): Promise<void> {
     const isPlain = fresh !== undefined && spec.patches.length === 0 && spec.mounts.length === 0;
     if (isPlain && this.checkedImages.has(fresh.id)) return;
-    await checkAccountFiles(container, this.parts.containerd);
+    await checkAccountFiles(container, await container.inspect(), this.parts.containerd);
     if (!isPlain) return;
     if (this.checkedImages.size >= CHECKED_IMAGES) this.checkedImages.clear();
     this.checkedImages.add(fresh.id);
@@ -174,7 +174,7 @@ export class ContainerStarts {
     });
     const mounts = binds.map(({ target }) => target);
     const check = mounts.some(canMove)
-      ? () => checkAccountFiles(container, this.parts.containerd)
+      ? async () => checkAccountFiles(container, await container.inspect(), this.parts.containerd)
       : undefined;
     const files = { user: image.user, mounts, hasScripts, check };
     await populateContainer(container, run.spec, files).catch((error: unknown) => {

@@ -101,7 +101,7 @@ async function endWait(
     await extend(ctx, caller, answer.id, null);
     return answer;
   }
-  await giveUpStart(ctx, orgId, answer.id);
+  await giveUpStart(ctx, { orgId, sandboxId: answer.id, requiredLabels: access.labels });
   const row = await getSandbox(ctx.pool, orgId, { id: answer.id, requiredLabels: access.labels });
   return row ? presentSandbox(row) : answer;
 }

@@ -2,7 +2,7 @@ import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
 import { addMillis } from '../../lib/instant.js';
 import { recordObservations, type Observation, type RunChange } from '../reconcile/record.js';
-import { lockUnwanted, type Unwanted } from './wait-queries.js';
+import { lockUnwanted, type OneSandbox, type Unwanted } from './wait-queries.js';
 
 const BATCH = 200;
 /** A caller that waits to its end has an answer by then, and has said whether it still wants the run. */
@@ -18,13 +18,13 @@ export async function giveUpUnwanted(ctx: Context, signal: AbortSignal): Promise
 }
 
 /** Ends the start of this sandbox, if its wait is over and it still has no place. */
-export async function giveUpStart(ctx: Context, orgId: string, sandboxId: string): Promise<void> {
-  await giveUp(ctx, { late: -CLOCK_SLACK_MS, most: 1, only: { orgId, sandboxId } });
+export async function giveUpStart(ctx: Context, only: OneSandbox): Promise<void> {
+  await giveUp(ctx, { late: -CLOCK_SLACK_MS, most: 1, only });
 }
 
 async function giveUp(
   ctx: Context,
-  { late, ...choice }: { late: number; most: number; only?: { orgId: string; sandboxId: string } },
+  { late, ...choice }: { late: number; most: number; only?: OneSandbox },
 ): Promise<number> {
   const { count, changes } = await inTransaction(ctx.pool, async (tx) => {
     const unwanted = await lockUnwanted(tx, { before: addMillis(ctx.now(), -late), ...choice });

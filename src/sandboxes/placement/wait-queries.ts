@@ -114,6 +114,13 @@ export async function lockLongWaits(
   return rows;
 }
 
+/** A sandbox without all of the labels is left out. */
+export interface OneSandbox {
+  orgId: string;
+  sandboxId: string;
+  requiredLabels?: Readonly<Record<string, string>> | undefined;
+}
+
 export interface Unwanted {
   org_id: string;
   sandbox_id: string;
@@ -127,19 +134,22 @@ export interface Unwanted {
  */
 export async function lockUnwanted(
   tx: Sql,
-  {
-    before,
-    most,
-    only,
-  }: { before: Instant; most: number; only?: { orgId: string; sandboxId: string } | undefined },
+  { before, most, only }: { before: Instant; most: number; only?: OneSandbox | undefined },
 ): Promise<Unwanted[]> {
+  const isLabelled = only?.requiredLabels && Object.keys(only.requiredLabels).length > 0;
   const { rows } = await tx.query<Unwanted & Record<string, unknown>>(
     `select r.org_id, r.sandbox_id, r.id as run_id, s.last_failure_message as words
      from runs r join sandboxes s on ${WAITING_SANDBOX}
      where ${WAITS} and r.wanted_until <= $1 ${only ? 'and r.org_id = $3 and r.sandbox_id = $4' : ''}
+       ${isLabelled ? `and s.spec::jsonb -> 'labels' @> $5::jsonb` : ''}
      order by r.org_id, r.id limit $2
      for update of s skip locked`,
-    [before, most, ...(only ? [only.orgId, only.sandboxId] : [])],
+    [
+      before,
+      most,
+      ...(only ? [only.orgId, only.sandboxId] : []),
+      ...(isLabelled ? [JSON.stringify(only?.requiredLabels)] : []),
+    ],
   );
   return rows;
 }

@@ -1,3 +1,4 @@
+import { longEventBytes } from '../../audit/events/long-events.js';
 import { recordEvent } from '../../audit/events/record.js';
 import type { EventActor } from '../../audit/events/schema.js';
 import type { Context } from '../../context.js';
@@ -36,7 +37,7 @@ export interface SessionSubject {
   name: string;
 }
 
-type Writer = Pick<Context, 'pool' | 'now' | 'touches'>;
+type Writer = Pick<Context, 'pool' | 'now' | 'touches' | 'longEvents'>;
 
 interface VisitHooks {
   /** Counts a further session against the rate of the key. */
@@ -88,18 +89,22 @@ export class SessionRecorder {
     };
     const at = this.ctx.now();
     this.touch();
+    let longBytes = 0;
     const record = async (tx: Transaction) => {
       const isShown = args.length > 0 && (await recordsCommandLines(tx, orgId));
       const details = isShown ? { ...summary, ...commandLine(args) } : summary;
       await insertSession(tx, { org_id: orgId, id, actor, details, opened_at: at });
       const type = 'sandbox_session_opened';
       await recordEvent(tx, { orgId, type, actor, resourceId: sandboxId, at, payload: details });
+      longBytes = longEventBytes(tx);
+      this.ctx.longEvents.check(orgId, longBytes);
       return details;
     };
     const recorded = this.visit.admitted((end) => inTransaction(withSlowCommits(this.ctx.pool, end), record));
     const ended = new AbortController();
     const session = { orgId, onLost: this.visit.onLost, onEndRequest: () => ended.abort() };
     const details = await this.sessions.begin(id, session, recorded);
+    this.ctx.longEvents.add(orgId, longBytes);
     return this.record({ org_id: orgId, id, actor, details, opened_at: at }, ended.signal);
   }
 
@@ -147,15 +152,15 @@ export class SessionRecorder {
         if (isOver) return;
         isOver = true;
         this.touch();
-        const payload = {
+        const payload: SessionEnd = {
           reason,
           exit_code: exitCode,
           duration_ms: Math.round(performance.now() - begun),
-          ...(exitCode === null ? {} : { oom_killed: oomKilled ?? null }),
           bytes_in: received,
           bytes_out: sent,
           file_writes: writes,
         };
+        if (exitCode !== null) payload.oom_killed = oomKilled ?? null;
         const at = this.ctx.now();
         this.sessions.end(row.id, () =>
           inTransaction(this.ctx.pool, async (tx) => {

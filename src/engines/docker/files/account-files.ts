@@ -1,7 +1,11 @@
 import type Docker from 'dockerode';
+import { Buffer } from 'node:buffer';
 import { posix } from 'node:path';
+import { SlotQueue } from '../../../fairness/slot-queue.js';
+import { textOfName } from '../../../lib/byte-names.js';
 import { StartRefusedError } from '../../../engine/runtime.js';
 import { statPath, type PathStat } from '../archive.js';
+import { ORG_LABEL } from '../container.js';
 import type { ContainerdPlace } from '../containerd.js';
 import { SERVER_ERROR, statusOf } from '../errors.js';
 import { AGENT_PROGRAM, GUEST_DIRECTORY, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
@@ -46,19 +50,25 @@ export function canMove(target: string): boolean {
  */
 export async function checkAccountFiles(
   container: Docker.Container,
+  inspected: Docker.ContainerInspectInfo,
   containerd: ContainerdPlace | undefined,
 ): Promise<void> {
-  const inspected = await container.inspect();
   const targets = inspected.Mounts.map(({ Destination }) => Destination);
-  const view = targets.some(canMove) ? await openDiskView(inspected, containerd) : undefined;
   try {
-    await check(view ? (path) => view.stat(path) : statOf(container), targets);
+    if (!targets.some(canMove)) return await check(statOf(container), targets);
+    await LOOKS.run(inspected.Config.Labels[ORG_LABEL] ?? '', async () => {
+      const view = await openDiskView(inspected, containerd);
+      if (!view) return check(statOf(container), targets);
+      const texts = targets.map((target) => textOfName(Buffer.from(target)));
+      return check((path) => view.stat(path), texts).finally(() => view.close());
+    });
   } catch (error) {
     throw explain(error, targets);
-  } finally {
-    await view?.close();
   }
 }
+
+/** Each look may take a thousand descriptors. */
+const LOOKS = new SlotQueue({ total: 2, each: 1 });
 
 function statOf(container: Docker.Container): Stat {
   // Mounts share most of their parents.
@@ -83,8 +93,8 @@ async function check(stat: Stat, targets: readonly string[]): Promise<void> {
     let place: string = file;
     let found = directory && (await stat(file));
     if (found?.type === 'symlink') {
-      // The engine has followed every link of the target.
-      place = posix.join('/', found.target);
+      // Every link of the target has been followed.
+      place = behind(found);
       found = await stat(place);
     }
     const hiding = places.findIndex((point) => place === point || place.startsWith(`${trimmed(point)}/`));
@@ -105,7 +115,7 @@ async function placeOf(target: string, stat: Stat): Promise<string> {
     if (steps === MAX_STEPS) throw refusal(DIRECTORY, `cannot be told from the mount at ${target}`);
     const next = posix.join(done, parts.shift()!);
     const found = await stat(next);
-    done = found?.type === 'symlink' ? posix.join('/', found.target) : next;
+    done = found?.type === 'symlink' ? behind(found) : next;
   }
   return done;
 }
@@ -128,6 +138,12 @@ function misplaced(target: string): StartRefusedError {
   return new StartRefusedError(
     `a mount cannot be placed at ${target}, where the sandbox has a pipe or a device: create the sandbox again, and leave the path as it is`,
   );
+}
+
+/** The engine tells names in JSON, so that bytes which are no UTF-8 are lost. */
+function behind({ target }: PathStat): string {
+  if (target.includes('\ufffd')) throw refusal(target, 'has a name that is not UTF-8');
+  return posix.join('/', target);
 }
 
 function trimmed(path: string): string {

@@ -3,6 +3,7 @@ import { constants, type Stats } from 'node:fs';
 import { open, readlink, type FileHandle } from 'node:fs/promises';
 import { posix } from 'node:path';
 import { StartRefusedError } from '../../../engine/runtime.js';
+import { textOfName } from '../../../lib/byte-names.js';
 import { fdPath, openForStat, VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { PathStat } from '../archive.js';
 import { snapshotMounts, type ContainerdPlace } from '../containerd.js';
@@ -12,9 +13,16 @@ import { O_PATH } from '../mounts/bind-mount.js';
 const LINKS_FOLLOWED = 255;
 /**
  * Each directory takes a descriptor of the service for each layer that has it. 255 links of 2,000 directories each
- * would use up all of them; an image with 125 layers and a path of 30 directories stays below this.
+ * would use up all of them; eight directories in 125 layers stay below this.
  */
-const MOST_HANDLES = 4_000;
+const MOST_HANDLES = 1_000;
+/**
+ * The parts of paths of one look. Those that do not exist take no descriptor, but still time of the event loop: links
+ * can name half a million of them, and each one has the path before it.
+ */
+const MOST_STEPS = 8_000;
+/** As in the kernel, in characters. */
+const LONGEST_PATH = 4_096;
 
 type Entry =
   | { type: 'directory'; stats: Stats; parts: readonly FileHandle[] }
@@ -31,6 +39,7 @@ type Entry =
 export class DiskView {
   private readonly handles: FileHandle[] = [];
   private readonly known = new Map<string, Promise<Entry | undefined>>();
+  private steps = 0;
 
   private constructor(private readonly mostHandles: number) {}
 
@@ -57,7 +66,7 @@ export class DiskView {
 
   /**
    * As the engine answers it: links on the way are followed, and a link at the end has the path behind all links as its
-   * target.
+   * target. Paths are texts of names (`textOfName`), also the target.
    */
   async stat(path: string): Promise<PathStat | undefined> {
     const place = posix.join(await this.follow(posix.dirname(path)), posix.basename(path));
@@ -76,6 +85,8 @@ export class DiskView {
     while (parts.length > 0) {
       const part = parts.shift()!;
       const next = posix.join(done, part);
+      this.steps += 1;
+      if (this.steps + parts.length > MOST_STEPS || next.length > LONGEST_PATH) throw tooDeep();
       const entry = part === '..' ? undefined : await this.entryAt(next);
       if (entry?.type !== 'symlink' || links === LINKS_FOLLOWED) done = next;
       else {
@@ -104,17 +115,17 @@ export class DiskView {
       const found = await openForStat(directory, name).catch(ignoreMissing);
       if (!found) continue;
       const { handle, stats } = found;
-      this.handles.push(handle);
-      if (this.handles.length > this.mostHandles) throw tooDeep();
-      if (isWhiteout(stats)) break;
       if (stats.isDirectory()) {
+        this.handles.push(handle);
+        if (this.handles.length > this.mostHandles) throw tooDeep();
         top ??= stats;
         parts.push(handle);
         continue;
       }
+      await handle.close();
+      if (isWhiteout(stats)) break;
       if (top) break;
-      if (stats.isSymbolicLink())
-        return { type: 'symlink', stats, text: await readlink(fdPath(directory, name)) };
+      if (stats.isSymbolicLink()) return { type: 'symlink', stats, text: await linkText(directory, name) };
       return { type: stats.isFile() ? 'file' : 'other', stats };
     }
     return top && { type: 'directory', stats: top, parts };
@@ -143,6 +154,11 @@ export async function openDiskView(
     if (NOT_SEEN.has((error as NodeJS.ErrnoException).code ?? '')) return undefined;
     throw error;
   }
+}
+
+/** The names of a guest are bytes. */
+async function linkText(directory: FileHandle, name: string): Promise<string> {
+  return textOfName(await readlink(fdPath(directory, name), { encoding: 'buffer' }));
 }
 
 function tooDeep(): StartRefusedError {

@@ -1,10 +1,9 @@
 import type Docker from 'dockerode';
-import { hasFiles } from '../../../engine/run-files.js';
+import { scriptTexts } from '../../../engine/run-files.js';
 import type { RunSpec } from '../../../spec/run-spec.js';
 import { writeEntries, type Entry } from '../archive.js';
 import { applyPatches } from './patches.js';
 import { makeWorkdir } from './workdir.js';
-import { scriptTexts } from '../../../engine/run-files.js';
 
 interface PopulateOptions {
   /** That of the image. */
@@ -22,9 +21,9 @@ export async function populateContainer(
   spec: RunSpec,
   { user, mounts, hasScripts, check }: PopulateOptions,
 ): Promise<void> {
-  if (hasFiles(spec)) await check?.();
-  await applyPatches(container, spec, check);
   const entries = hasScripts ? [] : scriptEntries(spec);
+  if (spec.patches.length > 0 || entries.length > 0 || spec.workdir !== null) await check?.();
+  await applyPatches(container, spec, check);
   if (entries.length > 0) await writeEntries(container, entries);
   if (spec.workdir === null) return;
   const tmpfs = spec.mounts.flatMap((mount) => (mount.type === 'tmpfs' ? [mount.guest] : []));
