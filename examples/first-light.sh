@@ -11,6 +11,7 @@ cleanup() {
   [ -z "${server:-}" ] || kill "$server" 2>/dev/null || true
   [ -z "${server:-}" ] || wait "$server" 2>/dev/null || true
   rm -rf "$work"
+  [ -z "${image:-}" ] || docker rmi "$image" >/dev/null 2>&1 || true
 }
 trap cleanup EXIT
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }

@@ -290,7 +290,9 @@ const SRC = join(PACKAGE_ROOT, 'src');
 export function layerFaults(): string[] {
   return sourceFiles().flatMap((file) => {
     const from = layerOf(file);
-    if (from === undefined) return [`src/${file} is in no folder of scripts/layers.ts`];
+    // Without a row of its own a new engine would be a part of the register, which may import every engine.
+    const isUnlisted = from === undefined || (from === 'engines' && file.split('/').length > 2);
+    if (isUnlisted) return [`src/${file} is in no folder of scripts/layers.ts`];
     return importsOf(file)
       .filter((target) => isForbidden(from, layerOf(target) ?? ''))
       .map((target) => `src/${file} imports src/${target}: ${from} may not import ${layerOf(target)}`);

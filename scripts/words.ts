@@ -29,6 +29,7 @@ function wordFaults(): string[] {
   ];
   const documents = [
     ...filesBelow('docs', '.md'),
+    ...filesBelow('src', '.md'),
     ...filesBelow('console', '.md'),
     ...filesBelow('deploy', '.md'),
     ...filesAtTop('.md'),
@@ -38,7 +39,7 @@ function wordFaults(): string[] {
     ...documents.flatMap(paragraphsOf),
   ];
   return [
-    ...code.flatMap(wideComments),
+    ...[...code, ...filesBelow('guest', '.c'), ...filesBelow('guest', '.h')].flatMap(wideComments),
     ...prose.flatMap(({ file, line, text }) =>
       sentencesOf(text).flatMap((sentence) =>
         faultsOf(sentence).map((fault) => `${file}:${line}: ${fault}: ${sentence}`),

@@ -29,7 +29,8 @@ void close_fd(int *fd) {
 }
 
 void forget(Channel *c) {
-  /* One descriptor of a terminal or a connection: closed twice, the second time could hit another that got its number. */
+  /* One descriptor of a terminal or a connection: closed twice, the second time could hit another that got its
+     number. */
   if (c->out == c->in) c->out = -1;
   close_fd(&c->in);
   close_fd(&c->out);

@@ -1,4 +1,5 @@
-/* The table of channels: the commands, file operations in the background, and connections that the agent has at work. */
+/* The table of channels: the commands, file operations in the background, and connections that the agent has at
+   work. */
 #ifndef SANDKEEP_CHANNELS_H
 #define SANDKEEP_CHANNELS_H
 
@@ -29,8 +30,8 @@ typedef struct {
   u32 first, count;
   /* The bytes that were written and not acknowledged: several writes have one frame CONSUMED (streams.c). */
   u32 consumed;
-  /* STDIN_ROOM bytes of `inputs`. They are not part of this struct, because make() clears it: each channel would touch 512 KiB of
-     memory. The kernel gives a page of `inputs` memory when input first reaches it. */
+  /* STDIN_ROOM bytes of `inputs`. They are not part of this struct, because make() clears it: each channel would
+     touch 512 KiB of memory. The kernel gives a page of `inputs` memory when input first reaches it. */
   u8 *input;
 } Channel;
 

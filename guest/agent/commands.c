@@ -63,7 +63,8 @@ void keep_defaults(char **environment) {
   first_directory = (int)call(__NR_openat, AT_FDCWD, ".", O_PATH | O_CLOEXEC, 0);
 }
 
-/* Without a directory it is the one in which the agent was started. The kernel also enters a directory that was removed. */
+/* Without a directory it is the one in which the agent was started. The kernel also enters a directory that was
+   removed. */
 static long enter_directory(const char *cwd) {
   static char path[PATH_ROOM];
   if (cwd[0]) return call(__NR_chdir, cwd, 0, 0, 0);

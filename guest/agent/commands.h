@@ -1,9 +1,9 @@
 /*
- * Commands. A command has a session and a process group of its own, and pipes or a terminal. The child process reports the step that
- * failed by a pipe, which closes when the program starts.
+ * Commands. A command has a session and a process group of its own, and pipes or a terminal. The child process reports
+ * the step that failed by a pipe, which closes when the program starts.
  *
- * A command is over when it has ended and its output has. Processes that it left behind may hold the output open: they get a second,
- * and the agent sends what the pipes hold by then.
+ * A command is over when it has ended and its output has. Processes that it left behind may hold the output open: they
+ * get a second, and the agent sends what the pipes hold by then.
  */
 #ifndef SANDKEEP_COMMANDS_H
 #define SANDKEEP_COMMANDS_H

@@ -1,4 +1,5 @@
-/* Operations on several files, or on the whole of one. All but make_directories may take long, and run in a child process. */
+/* Operations on several files, or on the whole of one. All but make_directories may take long, and run in a child
+   process. */
 #ifndef SANDKEEP_FILE_TREES_H
 #define SANDKEEP_FILE_TREES_H
 

@@ -4,12 +4,12 @@
  *   agent            speaks the protocol of protocol.h on standard input and output
  *   agent --check    exits at once, which shows that the kernel can run it
  *
- * The control plane starts it by an exec of the engine, so it has the namespaces, the control group, the capabilities and
- * the seccomp profile of the sandbox. It never has more. Everything here runs inside the sandbox: no path leads out of it.
- * It ends when its standard input ends, and kills its commands.
+ * The control plane starts it by an exec of the engine, so it has the namespaces, the control group, the capabilities
+ * and the seccomp profile of the sandbox. It never has more. Everything here runs inside the sandbox: no path leads out
+ * of it. It ends when its standard input ends, and kills its commands.
  *
- * No call may block the agent on something that the sandbox controls: files are opened without blocking, and work that takes long
- * is done by child processes. The program uses no library and nothing of the image. build.sh builds it.
+ * No call may block the agent on something that the sandbox controls: files are opened without blocking, and work that
+ * takes long is done by child processes. The program uses no library and nothing of the image. build.sh builds it.
  *
  * This file has the start and the loop. requests.h receives frames, frames.h sends them.
  */
@@ -103,7 +103,8 @@ static void serve(Channel *c, enum Part part, int fd, short events) {
   }
 }
 
-/* With the environment, for engines that do not show that of an image: /proc/self/environ is closed to a user other than root. */
+/* With the environment, for engines that do not show that of an image: /proc/self/environ is closed to a user other
+   than root. */
 static void send_ready(char **environment) {
   u32 n = READY_BYTES;
   put_ready(PAYLOAD, (struct ready_layout){FEATURE_LEAVES_CWD});
@@ -141,8 +142,9 @@ static void serve_round(const u64 *unblocked) {
 __attribute__((used, noreturn)) void start(long *stack) {
   char **argv = (char **)(stack + 1), **environment = argv + stack[0] + 1;
   if (stack[0] > 1 && same(argv[1], "--check", 8)) leave(0);
-  /* Closes its memory and its descriptors to the processes of the sandbox: nobody else writes to the pipes of the engine, which reads
-     without a limit, or reads the requests of others. The programs that it starts get their own back. */
+  /* Closes its memory and its descriptors to the processes of the sandbox: nobody else writes to the pipes of the
+     engine, which reads without a limit, or reads the requests of others. The programs that it starts get their own
+     back. */
   call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
   agent_pid = (int)call(__NR_getpid, 0, 0, 0, 0);
   /* A broken pipe and a file that may grow no more are answers of `write`. */

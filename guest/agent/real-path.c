@@ -5,8 +5,9 @@
 #include <linux/fcntl.h>
 
 /*
- * The path of an open file: a text of `to`, which has room for PATH_ROOM. The kernel also has texts that are no path, as "pipe:[1]", and puts
- * DELETED behind a file without a name. That has one all the same where it is mounted, as the files of the service are.
+ * The path of an open file: a text of `to`, which has room for PATH_ROOM. The kernel also has texts that are no path,
+ * as "pipe:[1]", and puts DELETED behind a file without a name. That has one all the same where it is mounted, as the
+ * files of the service are.
  */
 static long path_of(int fd, u8 *to) {
   static const char DELETED[] = " (deleted)";

@@ -4,8 +4,8 @@
 
 #include "../common/text.h"
 
-/* Writes a text without a NUL to `to`, which has room for two paths. The last part of `path` need not exist. Returns the length, or a
-   negative errno. `path` is changed. */
+/* Writes a text without a NUL to `to`, which has room for two paths. The last part of `path` need not exist.
+   Returns the length, or a negative errno. `path` is changed. */
 long real_path(char *path, u8 *to);
 
 #endif

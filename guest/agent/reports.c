@@ -10,7 +10,8 @@ void give_up(int report, u8 step, long error) {
 }
 
 void read_report(Channel *c) {
-  /* Nothing read is a step and an error of 0: the end of the pipe without a report. A pipe never divides so few bytes. */
+  /* Nothing read is a step and an error of 0: the end of the pipe without a report. A pipe never divides so few
+     bytes. */
   u8 told[FAILED_BYTES] = {0};
   long got = call(__NR_read, c->report, told, sizeof told, 0);
   /* poll tells of it again. */

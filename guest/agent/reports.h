@@ -1,6 +1,6 @@
 /*
- * The report of a child process to the agent: a start that failed, or the result of work in the background. It is a pipe of the
- * child alone. A program that starts closes it (O_CLOEXEC), so a start without a report has succeeded.
+ * The report of a child process to the agent: a start that failed, or the result of work in the background. It is a
+ * pipe of the child alone. A program that starts closes it (O_CLOEXEC), so a start without a report has succeeded.
  */
 #ifndef SANDKEEP_REPORTS_H
 #define SANDKEEP_REPORTS_H

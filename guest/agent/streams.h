@@ -1,4 +1,5 @@
-/* The input and output of commands and connections, within the room and the credit that the service and the agent gave each other. */
+/* The input and output of commands and connections, within the room and the credit that the service and the agent
+   gave each other. */
 #ifndef SANDKEEP_STREAMS_H
 #define SANDKEEP_STREAMS_H
 
@@ -7,7 +8,8 @@
 /* Takes input from a request. Input beyond the room is dropped: the service breaks the protocol. */
 void handle_stdin(Channel *c, Reader *from);
 
-/* Writes the input that waits, as far as the command or connection takes it, and acknowledges it. May end the channel. */
+/* Writes the input that waits, as far as the command or connection takes it, and acknowledges it. May end the
+   channel. */
 void push_input(Channel *c);
 
 /* Moves output into one frame of `type`. May end the channel. */

@@ -1,6 +1,6 @@
 /*
- * The users of commands, from /etc/passwd and /etc/group of the image. The sandbox writes both files: a pipe, a device or a huge file
- * in their place must do no harm. Only child processes of the agent read them.
+ * The users of commands, from /etc/passwd and /etc/group of the image. The sandbox writes both files: a pipe, a device
+ * or a huge file in their place must do no harm. Only child processes of the agent read them.
  */
 #ifndef SANDKEEP_USERS_H
 #define SANDKEEP_USERS_H

@@ -1,4 +1,5 @@
-/* Whether a command ran out of memory: the number of processes that the kernel killed because the sandbox had none left. */
+/* Whether a command ran out of memory: the number of processes that the kernel killed because the sandbox had none
+   left. */
 #ifndef SANDKEEP_OOM_H
 #define SANDKEEP_OOM_H
 

@@ -1,6 +1,7 @@
 /*
- * The agent under libFuzzer: its loop, with a kernel of this file. The input is what the control plane could send, after a seed for the
- * answers of the kernel, because the sandbox chooses those: short reads, errors, names, and which descriptors are ready.
+ * The agent under libFuzzer: its loop, with a kernel of this file. The input is what the control plane could send,
+ * after a seed for the answers of the kernel, because the sandbox chooses those: short reads, errors, names, and which
+ * descriptors are ready.
  *
  *   guest/fuzz/run.sh SECONDS [CORPUS]
  *
@@ -88,13 +89,15 @@ static void check_tables(void) {
 }
 
 /*
- * The frames of an input: most inputs have a type, a channel, a length and a payload for each, which are put in frames here, so that the
- * fuzzer finds the requests at once. A frame may be long, may lie about its length, and may be repeated, with an owner of its own each time: tables and buffers fill
- * up. The other inputs are the bytes of the stream, with lengths that may be wrong.
+ * The frames of an input: most inputs have a type, a channel, a length and a payload for each, which are put in frames
+ * here, so that the fuzzer finds the requests at once. A frame may be long, may lie about its length, and may be
+ * repeated, with an owner of its own each time: tables and buffers fill up. The other inputs are the bytes of the
+ * stream, with lengths that may be wrong.
  */
 static uint8_t stream[1 << 20];
 
-/* Most owners, handles and counts are small, and most requests are valid, so that requests meet the tables that earlier ones have filled. */
+/* Most owners, handles and counts are small, and most requests are valid, so that requests meet the tables that
+   earlier ones have filled. */
 static void shape(uint8_t type, uint8_t *payload, size_t n, int time) {
   if (type == REQUEST_FILES && n >= 5) {
     payload[0] = payload[0] & 0x80 ? FILE_OPEN_DIR + payload[0] % 4 : payload[0] % 24;

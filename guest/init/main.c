@@ -10,11 +10,13 @@
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
  * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
- * (output.h). With --record it keeps the end of COMMAND there (record.h). With --await it starts COMMAND when FILE exists. --append-path adds a directory to PATH of COMMAND.
- * --workdir makes and enters the working directory of COMMAND (workdir.h).
+ * (output.h). With --record it keeps the end of COMMAND there (record.h). With --await it starts COMMAND when FILE
+ * exists. --append-path adds a directory to PATH of COMMAND. --workdir makes and enters the working directory of
+ * COMMAND (workdir.h).
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
- * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that remain.
+ * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that
+ * remain.
  *
  * The program needs no library and no file of the image. build.sh builds it.
  */
@@ -199,7 +201,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
     environment = own;
   }
 
-  /* Kept open, as by every sandbox: a file that is open takes no write lease, which would hold up the agents of all others. */
+  /* Kept open, as by every sandbox: a file that is open takes no write lease, which would hold up the agents of all
+     others. */
   call(__NR_openat, AT_FDCWD, (long)"/.sandkeep/bin/agent", O_RDONLY | O_CLOEXEC, 0);
 
   make_workdir();

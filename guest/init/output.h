@@ -21,7 +21,8 @@
 /* Every second byte may be a line break after CUT. */
 #define PIECE_ROOM (2 * PIECE + 8)
 
-/* `from`: the read end of the pipe of the command, or 0. `to`: the engine's pipe. `part`: the bytes of the part of a line. */
+/* `from`: the read end of the pipe of the command, or 0. `to`: the engine's pipe. `part`: the bytes of the part of
+   a line. */
 struct relay {
   int from;
   int to;
@@ -37,7 +38,8 @@ extern struct relay relays[STREAMS];
 /* Of a clock that never goes back, in nanoseconds. */
 long now(void);
 
-/* Makes the pipes of the command: `ends` gets their write ends. Returns a negative errno on failure. `rate`: tokens for a second. */
+/* Makes the pipes of the command: `ends` gets their write ends. Returns a negative errno on failure. `rate`: tokens
+   for a second. */
 long open_relays(int ends[STREAMS], long rate, long burst);
 
 /* Relays output until `signals` is readable, or one `tick` has passed. */

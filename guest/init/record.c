@@ -10,7 +10,8 @@
 char *record;
 long kills_before;
 
-/* CODE SIGNAL OOM MICROSECONDS. and hyphens. A reader may come at any moment, so the first character is the last one written. */
+/* CODE SIGNAL OOM MICROSECONDS. and hyphens. A reader may come at any moment, so the first character is the last
+   one written. */
 static void write_record(int code, int signal, u8 oom) {
   struct __kernel_timespec time;
   call(__NR_clock_gettime, CLOCK_REALTIME, &time, 0, 0);
@@ -40,8 +41,8 @@ static int unread(void) {
   return all;
 }
 
-/* Writes the last line of the log. The engine reads both pipes at once, so they are empty first: for the pause it stamps what it has
-   read. An engine that does not read holds nothing up. */
+/* Writes the last line of the log. The engine reads both pipes at once, so they are empty first: for the pause it
+   stamps what it has read. An engine that does not read holds nothing up. */
 static void say(const char *text, u64 n) {
   long limit = now() + SAY_LIMIT;
   struct __kernel_timespec pause = {0, TICK};
@@ -71,7 +72,7 @@ void record_end(int status, int until_exit) {
   u8 oom = oom_killed(code, kills_before);
   write_record(code, signal, oom);
   drain();
-  /* The log of a command that succeeds has its output alone, as clients expect. The end of a run has the code of the command that
-     ends it, and not the signal. */
+  /* The log of a command that succeeds has its output alone, as clients expect. The end of a run has the code of
+     the command that ends it, and not the signal. */
   if (until_exit ? signal : code) say_end(code, signal, oom);
 }

@@ -1,9 +1,9 @@
 /*
  * The record of the end of the command, for the service and for the log.
  *
- * Process 1 keeps it in its own argument --record, which everybody may read in /proc/1/cmdline, and which the service also reads
- * from outside. It is on no disk and takes no memory of others. No process of the sandbox can change it: PR_SET_DUMPABLE closes the memory
- * of process 1 to them.
+ * Process 1 keeps it in its own argument --record, which everybody may read in /proc/1/cmdline, and which the service
+ * also reads from outside. It is on no disk and takes no memory of others. No process of the sandbox can change it:
+ * PR_SET_DUMPABLE closes the memory of process 1 to them.
  */
 #ifndef SANDKEEP_RECORD_H
 #define SANDKEEP_RECORD_H

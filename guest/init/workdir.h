@@ -1,6 +1,6 @@
 /*
- * The working directory of the command. An engine makes one that is missing for root. Process 1 makes it as the user of the
- * sandbox instead, so far as the directory above lets that user.
+ * The working directory of the command. An engine makes one that is missing for root. Process 1 makes it as the user of
+ * the sandbox instead, so far as the directory above lets that user.
  */
 #ifndef SANDKEEP_WORKDIR_H
 #define SANDKEEP_WORKDIR_H

@@ -3,7 +3,7 @@ import type { EngineDefinition } from '../engine/definition.js';
 import type { Finding } from '../engine/finding.js';
 import { valuesOf } from '../engines/open.js';
 import { automaticEngine } from '../engines/plan.js';
-import { ADDRESS_OPTIONS, engineNamed } from '../engines/register.js';
+import { EXAMINED_OPTIONS, engineNamed } from '../engines/register.js';
 import { counted } from '../lib/counted.js';
 import type { Config } from '../config/options.js';
 import { databaseCommand, print } from './command.js';
@@ -25,7 +25,7 @@ const NAMES = [
   'tlsCert',
   'tlsKey',
   'forwardCa',
-  ...ADDRESS_OPTIONS,
+  ...EXAMINED_OPTIONS,
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;
 

@@ -9,20 +9,20 @@ import { openForCommand, openForServer, requireInstallation, type Database } fro
 import { openPool } from '../db/pool.js';
 import type { EngineDefinition, Remains } from '../engine/definition.js';
 import { valuesOf } from '../engines/open.js';
-import { ENGINES } from '../engines/register.js';
+import { LEAVING_ENGINES, LEAVING_OPTIONS } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { refuseBesideService } from '../workers/refuse-beside-service.js';
 import { databaseCommand, print, withoutInstallation, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 
-interface UninstallOptions extends CommonOptions, Pick<Config, 'dockerSocket' | 'volumesDir'> {
+interface UninstallOptions extends CommonOptions, Pick<Config, 'volumesDir'> {
   yes?: true;
 }
 
 export function uninstallCommand(): Command {
-  return withConfig(databaseCommand('uninstall'), ['dockerSocket', 'volumesDir'])
+  return withConfig(databaseCommand('uninstall'), [...LEAVING_OPTIONS, 'volumesDir'])
     .description(
-      'remove the objects of the installation from the Docker engine: containers, networks, images, its program; the data directory stays',
+      `remove the objects of the installation from the ${LEAVING_ENGINES.map(({ label }) => label).join(' and the ')}: containers, networks, images, its program; the data directory stays`,
     )
     .option('--yes', 'remove it without asking')
     .action(async (options: UninstallOptions) => {
@@ -55,11 +55,10 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
 }
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
-  const engines = ENGINES.filter((engine) => engine.findRemains !== undefined);
   const remainsOf = async (engine: EngineDefinition) =>
     engine.findRemains!(valuesOf(engine, options), instanceId);
   const found = new Map<EngineDefinition, Remains>();
-  for (const engine of engines) found.set(engine, await remainsOf(engine));
+  for (const engine of LEAVING_ENGINES) found.set(engine, await remainsOf(engine));
   const all = [...found.values()];
   const count = all.reduce((sum, { names }) => sum + names.length, 0);
   if (!options.json) for (const line of listing(instanceId, found)) process.stdout.write(`${line}\n`);
@@ -79,12 +78,19 @@ async function uninstall(options: UninstallOptions, instanceId: string): Promise
     options,
     {
       instance: instanceId,
-      removed: Object.assign({}, ...all.map(({ removable }) => removable)) as object,
+      removed: byKind(all),
       in_use: all.flatMap(({ inUse }) => inUse),
       kept: keptBy(options),
     },
     farewell(options, count),
   );
+}
+
+function byKind(all: readonly Remains[]): Record<string, object[]> {
+  const kinds: Record<string, object[]> = {};
+  for (const [kind, objects] of all.flatMap(({ removable }) => Object.entries(removable)))
+    (kinds[kind] ??= []).push(...objects);
+  return kinds;
 }
 
 async function isAgreed({ yes, json }: UninstallOptions): Promise<boolean> {

@@ -22,7 +22,7 @@ export interface Surroundings {
   sharedCpuMillis?: number | undefined;
   /** Default: no image is pulled, and no registry asked. */
   pulls?: PullOptions | undefined;
-  /** The caller only lists: the engine starts nothing of its own. Default: false. */
+  /** The caller only lists: the engine starts no sandbox and no probe. Default: false. */
   observes?: boolean;
 }
 
@@ -59,7 +59,7 @@ export interface Remains {
   /** For people: a line for each object. */
   lines: string[];
   /** For programs, by kind. */
-  removable: object;
+  removable: Readonly<Record<string, readonly object[]>>;
   inUse: { id: string; name: string }[];
   /** The names of the objects that `remove` removes. */
   names: string[];
@@ -86,6 +86,8 @@ export interface EngineDefinition<O extends Options = Options, A extends string 
   readonly options: O;
   /** The options that say where it is: those of commands that connect without serving. */
   readonly address: readonly A[];
+  /** Further options of `sandkeep doctor`. Default: none. */
+  readonly examined?: readonly A[];
   /**
    * Its part in `--runtime auto`. `preferred`: where it answers. `fallback`: where the preferred one does not. Default:
    * only by name, or as the engine of the previous start.
@@ -105,7 +107,7 @@ export interface EngineDefinition<O extends Options = Options, A extends string 
   connect(options: ValuesOf<O>, surroundings: Surroundings): Promise<Runtime>;
   /** Why it cannot be connected to. */
   explain(error: unknown, options: ValuesOf<O>): string;
-  /** Changes nothing. Default: there is nothing to examine. */
+  /** Changes no sandbox. Default: there is nothing to examine. */
   examine?(options: ValuesOf<O>, context: ExaminationContext): Promise<Examination>;
   /** Default: `sandkeep uninstall` has nothing to remove. */
   findRemains?(options: ValuesOf<O>, instanceId: string): Promise<Remains>;
@@ -114,6 +116,6 @@ export interface EngineDefinition<O extends Options = Options, A extends string 
 /** Lets the compiler take the types of the options from their declarations. */
 export function defineEngine<const O extends Options, const A extends keyof O & string>(
   definition: EngineDefinition<O, A>,
-): EngineDefinition<O, A> & { readonly options: O } {
+): EngineDefinition<O, A> {
   return definition;
 }

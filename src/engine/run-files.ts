@@ -1,8 +1,9 @@
+import { GUEST_DIRECTORY } from '../guest/programs.js';
 import type { RunSpec } from '../spec/run-spec.js';
 
 /** The files that a specification puts on the disk of a sandbox before its first command. */
 
-export const SCRIPTS_DIRECTORY = '/.sandkeep/scripts';
+export const SCRIPTS_DIRECTORY = `${GUEST_DIRECTORY}/scripts`;
 
 const DEFAULT_SHELL = '/bin/sh';
 

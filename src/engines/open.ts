@@ -45,7 +45,14 @@ export function valuesOf({ options }: EngineDefinition, given: GivenOptions): Va
   return Object.fromEntries(
     Object.entries(options).map(([name, { default: value }]) => [
       name,
-      values.get(name) ?? (value instanceof InDataDir ? undefined : value),
+      values.get(name) ?? defaultOf(name, value),
     ]),
   );
+}
+
+function defaultOf(name: string, value: unknown): unknown {
+  // The data directory is an option of the service.
+  if (value instanceof InDataDir)
+    throw new Error(`the option ${name} of an engine has a default in the data directory`);
+  return value;
 }

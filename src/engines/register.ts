@@ -23,8 +23,16 @@ export const ENGINE_OPTIONS = Object.assign(
   ...ENGINES.map(({ options }): Options => options),
 ) as EngineOptions;
 
+const namesIn = (lists: readonly (readonly string[] | undefined)[]) =>
+  lists.flatMap((list) => list ?? []) as (keyof EngineOptions)[];
+
 /** The names of the options that say where the engines are, for commands that connect without serving. */
-export const ADDRESS_OPTIONS = REGISTERED.flatMap(({ address }): readonly (keyof EngineOptions)[] => address);
+export const ADDRESS_OPTIONS = namesIn(ENGINES.map(({ address }) => address));
+/** Those of `sandkeep doctor`. */
+export const EXAMINED_OPTIONS = [...ADDRESS_OPTIONS, ...namesIn(ENGINES.map(({ examined }) => examined))];
+/** The engines in which an installation leaves objects, and the options that say where they are. */
+export const LEAVING_ENGINES = ENGINES.filter((engine) => engine.findRemains !== undefined);
+export const LEAVING_OPTIONS = namesIn(LEAVING_ENGINES.map(({ address }) => address));
 
 /** The parts of the data directory that hold the records of engines. */
 export const ENGINE_DIRECTORIES = ENGINES.flatMap(({ directory }) => directory ?? []);

@@ -58,6 +58,7 @@ export class LoopTime {
     }
   }
 
+  /** Not within work that is measured: the time would be charged twice. */
   private measure(work: () => void): void {
     const began = performance.now();
     try {

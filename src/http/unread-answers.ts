@@ -47,7 +47,7 @@ export class UnreadAnswers {
   private timer: NodeJS.Timeout | undefined;
 
   constructor(private readonly limits: UnreadLimits) {
-    this.memory = new Slots(limits);
+    this.memory = new Slots({ total: limits.total, each: limits.each });
   }
 
   /** Counts the answer until the client has taken it. */

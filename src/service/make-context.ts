@@ -37,7 +37,7 @@ export function makeContext<C extends Context>(cursorKey: Buffer, parts: Context
     now,
     settings: DEFAULT_SETTINGS,
     cursors: new Cursors(cursorKey),
-    peer: makePeer(cursorKey),
+    peer: parts.peer ?? makePeer(cursorKey),
     use: new UseSampler(runtime),
     roomyQuotas: new BoundedSet(),
     storedAnswers: new StoredBytes(STORED_ANSWERS),

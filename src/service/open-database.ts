@@ -5,7 +5,6 @@ import { openForServer, type Database } from '../db/open.js';
 import { openPool, type PgPool } from '../db/pool.js';
 import { openRequests, type Requests } from '../db/request-connections.js';
 import { canServe, HOW_TO_MAKE_IT, REQUEST_ROLE } from '../db/request-role.js';
-import type { openRuntime } from '../engines/open.js';
 import type { Startup } from './startup.js';
 
 /** A migration that takes longer has a line in the log. */
@@ -14,7 +13,6 @@ const NOTABLE_MS = 1_000;
 /** The modules that load while the database starts. */
 export interface Modules {
   buildApp: typeof buildApp;
-  openRuntime: typeof openRuntime;
 }
 
 /** Loads the web framework while PostgreSQL starts in its own process. */
@@ -33,7 +31,7 @@ export async function openDatabase({
     onCrash: (error) => log.error({ err: error }, 'the embedded database ended; starting it again'),
   });
   opening.catch(() => undefined);
-  const [app, runtimes] = await Promise.all([import('../app.js'), import('../engines/open.js')]);
+  const app = await import('../app.js');
   app.warmUp();
   const database = await opening;
   resources.add('the database', () => database.close());
@@ -51,7 +49,7 @@ export async function openDatabase({
     };
     log.info(facts, 'migrations applied');
   }
-  return { database, modules: { buildApp: app.buildApp, openRuntime: runtimes.openRuntime } };
+  return { database, modules: { buildApp: app.buildApp } };
 }
 
 export async function openPools(

@@ -3,18 +3,17 @@ import type { PgPool } from '../db/pool.js';
 import type { DiskReserve } from '../disk/disk-reserve.js';
 import { storedImageAccess } from '../registry/stored-access.js';
 import { ExplainedError } from '../lib/explained-error.js';
+import { openRuntime } from '../engines/open.js';
 import { planRuntime } from '../engines/plan.js';
 import { readInstallation } from '../engines/queries.js';
 import type { Capacity, Runtime } from '../engine/runtime.js';
 import { leftToOtherRuntimes } from '../sandboxes/reconcile/queries.js';
 import { registryReach } from '../settings.js';
 import { VolumeStore } from '../volumes/storage/store.js';
-import type { Modules } from './open-database.js';
 import type { ServiceOptions, Startup } from './startup.js';
 
 export async function openServedRuntime(
   { options, log, resources }: Startup,
-  { openRuntime }: Modules,
   pool: PgPool,
   instanceId: string,
   volumes: VolumeStore,

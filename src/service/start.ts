@@ -118,7 +118,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     hasOwnDatabase: database.server !== undefined,
   });
   startup.onStep(`looking for the engine of sandboxes (--runtime ${options.runtime})`);
-  const { runtime, fallback } = await openServedRuntime(startup, modules, pool, instance.id, volumes, disk);
+  const { runtime, fallback } = await openServedRuntime(startup, pool, instance.id, volumes, disk);
   const changes = listenForChanges(database.address, (error) =>
     log.warn({ err: error }, 'the connection for notifications broke'),
   );

@@ -124,3 +124,11 @@ test('owners with one slot each keep it', async () => {
   expect(await queue.acquire('d', someone())).toBeUndefined();
   expect(holders.some(({ holder }) => holder.wasCutOff)).toBe(false);
 });
+
+test('a caller that is refused takes no slot from an idle holder', async () => {
+  const queue = new ReclaimedSlots({ ...OPTIONS, total: 2, waiting: { total: 4, each: 0 } });
+  const idle = [someone(5_000), someone(5_000)];
+  for (const holder of idle) await queue.acquire('a', holder);
+  expect(await queue.acquire('b', someone())).toBeUndefined();
+  expect(idle.map(({ wasCutOff }) => wasCutOff)).toEqual([false, false]);
+});

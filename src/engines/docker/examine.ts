@@ -53,6 +53,7 @@ async function examineEngine(
             found: `a sandbox can fill the disk, and requests with a disk size are refused: ${noQuota}`,
             remedy: `keep ${runtime.diskPath ?? 'its data'} on xfs mounted with pquota, on btrfs or on zfs; docs/runtimes.md#disks-with-a-size has the commands for btrfs in a file`,
           };
+    await runtime.close();
     return {
       findings: [
         hasAll ? engine : { ...engine, remedy },

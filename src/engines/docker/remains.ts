@@ -37,11 +37,13 @@ export async function findRemains(socketPath: string, instanceId: string): Promi
   const docker = new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
   const { removable, inUse } = await findObjects(docker, instanceId).catch((cause: unknown) => {
     const { reason, remedy } = explainConnectionError(cause, socketPath);
-    throw new ExplainedError(`${reason}, so nothing can be removed from it. ${remedy}`, { cause });
+    throw new ExplainedError(`${reason}, so it cannot be asked what it has of the installation. ${remedy}`, {
+      cause,
+    });
   });
   const { containers, networks, volumes, images, pulledImages } = removable;
   return {
-    removable,
+    removable: { ...removable },
     inUse,
     lines: [
       ...containers.map(({ name, state }) => `container  ${name} (${state})`),

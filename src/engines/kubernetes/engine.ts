@@ -7,13 +7,8 @@ export const kubernetes = defineEngine({
   name: 'kubernetes',
   label: 'Kubernetes cluster',
   options: KUBERNETES_OPTIONS,
-  address: [
-    'kubeconfig',
-    'kubernetesContext',
-    'kubernetesNamespace',
-    'kubernetesNamespaces',
-    'kubernetesNetwork',
-  ],
+  address: ['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'],
+  examined: ['kubernetesNetwork'],
   hasVolumeDirectories: false,
   remedy: ': name another with --kubeconfig and --kubernetes-context',
 

@@ -3,7 +3,6 @@ import type { KUBERNETES_OPTIONS } from './options.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import type { Cluster } from './client.js';
 import type { Finding } from '../../engine/finding.js';
-
 import { openCluster } from './client.js';
 import { explainConnection } from './explain-connection.js';
 import { rightsOf } from './manifest.js';

@@ -1,5 +1,11 @@
 import type { V1Container, V1EnvVar, V1Pod, V1Volume, V1VolumeMount } from '@kubernetes/client-node';
-import { initArguments, signalNumber, PROGRAMS_DIRECTORY, INIT_PROGRAM } from '../../guest/programs.js';
+import {
+  GUEST_DIRECTORY,
+  initArguments,
+  signalNumber,
+  PROGRAMS_DIRECTORY,
+  INIT_PROGRAM,
+} from '../../guest/programs.js';
 import { hasFiles, SCRIPTS_DIRECTORY } from '../../engine/run-files.js';
 import { StartRefusedError, type Run } from '../../engine/runtime.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -26,7 +32,7 @@ const NODE_LOST_SECS = 30;
 const KNOWN_USER = /^(\d{1,10}|root)(?::(\d{1,10}|root))?$/;
 
 /** A directory that holds this file when the command may start. */
-const START_DIRECTORY = '/.sandkeep/start';
+const START_DIRECTORY = `${GUEST_DIRECTORY}/start`;
 export const START_FILE = `${START_DIRECTORY}/now`;
 
 export interface PodOptions {

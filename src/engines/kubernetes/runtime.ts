@@ -1,3 +1,4 @@
+import { KUBERNETES_OPTIONS } from './options.js';
 import type { V1Pod } from '@kubernetes/client-node';
 import { EventEmitter, on } from 'node:events';
 import { v5 as uuidv5 } from 'uuid';
@@ -70,7 +71,6 @@ export interface KubernetesOptions extends ClusterAddress {
 
 /** The most that a worker can have. */
 const MOST_VCPUS = 1_000_000;
-const PROBE_IMAGE = 'registry.k8s.io/pause:3.10';
 /** Another try would get the same answer. */
 const REFUSALS = new Set([400, FORBIDDEN, INVALID]);
 const ENGINE_NAMESPACE = '8a8f0f0e-52f4-4d0e-9f3b-0a6b1c4d7e21';
@@ -157,7 +157,7 @@ export class KubernetesRuntime implements Runtime {
       programs: programs.volume,
       choice: options.network,
       clusterCidrs: options.clusterCidrs ?? [],
-      image: options.probeImage ?? PROBE_IMAGE,
+      image: options.probeImage ?? KUBERNETES_OPTIONS.kubernetesProbeImage.default,
       runtimeClass: options.runtimeClass,
     };
     const network = await ClusterNetwork.open(cluster, networkOptions, namespaces);

@@ -5,12 +5,12 @@ import type {
   V1Volume,
   V1VolumeMount,
 } from '@kubernetes/client-node';
-import { INIT_PROGRAM } from '../../guest/programs.js';
+import { GUEST_DIRECTORY, INIT_PROGRAM } from '../../guest/programs.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import { claimName, mountLabel, OPENING_CONTAINER, PROGRAMS_VOLUME } from './names.js';
 import type { AccessChoice } from './volume-choices.js';
 
-const OPENED_DIRECTORY = '/.sandkeep/volumes';
+const OPENED_DIRECTORY = `${GUEST_DIRECTORY}/volumes`;
 /** Each node has a value of its own. */
 const EACH_NODE = 'kubernetes.io/hostname';
 /** All nodes that run sandboxes have the same value. */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { expect, onTestFinished, test } from 'vitest';
 import { Authority, pairFiles } from '../../support/certificates.js';
-import { describeDocker, IMAGE, makeImage, SOCKET } from '../../support/docker.js';
+import { describeDocker, IMAGE, makeImage, SOCKET, containerOf } from '../../support/docker.js';
 import { describeHaproxy, startHaproxy } from '../../support/haproxy.js';
 import { startInside } from '../../support/inside.js';
 import { cleanUp, kill, launch, makeFolder, ready, stop, until } from '../../support/processes.js';
@@ -89,10 +89,7 @@ describeDocker('a terminal over the TLS of the service', () => {
       }
     } finally {
       await ask('DELETE', `/v1/sandboxes/${id}`);
-      await until(
-        'the sandbox is gone',
-        async () => (await ask('GET', `/v1/sandboxes/${id}`)).status === 404,
-      );
+      await until('the container is gone', async () => (await containerOf(id)) === undefined);
       await stop(service);
     }
   }, 300_000);

@@ -58,9 +58,13 @@ export async function checkAccountFiles(
     if (!targets.some(canMove)) return await check(statOf(container), targets);
     await LOOKS.run(inspected.Config.Labels[ORG_LABEL] ?? '', async () => {
       const view = await openDiskView(inspected, containerd);
-      if (!view) return check(statOf(container), targets);
+      if (!view) return await check(statOf(container), targets);
       const texts = targets.map((target) => textOfName(Buffer.from(target)));
-      return check((path) => view.stat(path), texts).finally(() => view.close());
+      try {
+        await check((path) => view.stat(path), texts);
+      } finally {
+        await view.close();
+      }
     });
   } catch (error) {
     throw explain(error, targets);

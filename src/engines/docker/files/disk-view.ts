@@ -17,7 +17,7 @@ const LINKS_FOLLOWED = 255;
  */
 const MOST_HANDLES = 1_000;
 /**
- * The parts of paths of one look. Those that do not exist take no descriptor, but still time of the event loop: links
+ * The parts of paths of one look. Those that do not exist take no descriptor, but still time of the event loop. Links
  * can name half a million of them, and each one has the path before it.
  */
 const MOST_STEPS = 8_000;
