@@ -73,15 +73,15 @@ describeKubernetes('the use of a Pod', () => {
     expect((await client.get(`/v1/sandboxes/${busy}`)).body.status).toBe('running');
   });
 
-  test('48 MiB of input reach a command that reads late, with bounded memory of the service', async () => {
+  test('128 MiB of input reach a command that reads late, with bounded memory of the service', async () => {
     const id = await create('reads-late');
     const agent = await AgentClient.open(client, id);
-    const session = agent.sh('sleep 2; busybox sha256sum');
+    const session = agent.sh('sleep 4; busybox sha256sum');
     const block = randomBytes(MIB);
     const hash = createHash('sha256');
     const before = heldMemory();
     let most = 0;
-    for (let sent = 0; sent < 48; sent++) {
+    for (let sent = 0; sent < 128; sent++) {
       block.writeUInt32BE(sent);
       hash.update(block);
       agent.stdin(session, block);
@@ -99,7 +99,8 @@ describeKubernetes('the use of a Pod', () => {
       .map(({ payload }) => Buffer.from(payload.data).toString())
       .join('');
     expect(output).toBe(`${hash.digest('hex')}  -\n`);
-    expect(most).toBeLessThan(40 * MIB);
+    // The service, its client and their sockets hold about 45 MiB, however much is sent.
+    expect(most).toBeLessThan(80 * MIB);
     agent.socket.close();
   });
 });
