@@ -70,6 +70,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'sandboxes',
     holds: 'The meaning of a network policy, without an engine.',
   },
+  gateway: {
+    theme: 'engines',
+    holds: 'The program between sandboxes and the network: names, rules by domain, secrets, TLS.',
+  },
   spec: {
     theme: 'sandboxes',
     holds: 'The fields of a specification: schema, default, check, requirement.',

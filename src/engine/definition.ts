@@ -1,7 +1,9 @@
 import type { DiskReserve } from '../disk/disk-reserve.js';
 import type { Options, ValuesOf } from '../options/option.js';
+import type { Authority, Denial, Flow } from '../gateway/protocol.js';
 import type { ImageAccess } from '../registry/image-access.js';
 import type { RegistryReach } from '../registry/registry-session.js';
+import type { RunSecrets } from '../spec/run-spec.js';
 import type { VolumeStore } from '../volumes/storage/store.js';
 import type { Finding } from './finding.js';
 import type { HostSystem } from './host-system.js';
@@ -22,8 +24,21 @@ export interface Surroundings {
   sharedCpuMillis?: number | undefined;
   /** Default: no image is pulled, and no registry asked. */
   pulls?: PullOptions | undefined;
+  /** Default: no sandbox has a gateway, and admission refuses what needs it. */
+  gateway?: GatewayServices | undefined;
   /** The caller only lists: the engine starts no sandbox and no probe. Default: false. */
   observes?: boolean;
+}
+
+/** The parts of the service that the gateway of an engine works with. */
+export interface GatewayServices {
+  /** The authority that signs certificates for interception. */
+  authority(): Promise<Authority>;
+  /** The secrets of a sandbox that runs, for a gateway that starts again. */
+  secrets(orgId: string, sandboxId: string): Promise<RunSecrets>;
+  /** These return at once. */
+  denied(denial: Denial): void;
+  flows(flows: readonly Flow[]): void;
 }
 
 export interface PullOptions {

@@ -1,4 +1,5 @@
 import type { Integer } from '../lib/exact-json.js';
+import type { DnsSettings, GatedSecret, TlsSettings } from '../gateway/protocol.js';
 import type { NetworkPolicy } from '../network-policy/schema.js';
 import type { Capability } from './capabilities.js';
 import type { HandoffInit } from './init-schema.js';
@@ -29,6 +30,14 @@ export interface RunSpec {
   networkEnabled: boolean;
   /** Null, or missing in specifications of earlier releases: the public profile. */
   networkPolicy?: NetworkPolicy | null;
+  /** Absent: no connection depends on names, secrets or interception, so none passes the gateway. */
+  gated?: GatedNetwork | null;
+  /** Absent: no limit of its own. */
+  networkLimits?: { tcp: number | null; udp: number | null } | null;
+  /** Absent: the engine decides. */
+  networkInterface?: { mac: string | null; mtu: number | null; ipv4: string | null } | null;
+  /** The sandbox trusts the authorities of the machine too. Default: false. */
+  trustHostCas?: boolean;
   /** Default: the id of the sandbox. */
   hostname?: string | null;
   /** The run ends with `cmd`. Default: false. */
@@ -36,6 +45,14 @@ export interface RunSpec {
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
   demands: Capability[];
+}
+
+export interface GatedNetwork {
+  strict: boolean;
+  dns: DnsSettings;
+  tls: TlsSettings;
+  /** The values are in the secrets of the run. */
+  secrets: Omit<GatedSecret, 'value'>[];
 }
 
 /** `volumeId`: never shown to callers. */

@@ -1,0 +1,101 @@
+import { CidrSet } from '../lib/cidr.js';
+import { ADDRESS_SETS, targetOf, type AddressSetName } from './destination.js';
+import { isDomainRule, namesDomain } from './domains.js';
+import type { GuardedGroup } from './guarded-groups.js';
+import { defaultFor, rulesFor } from './order.js';
+import type { Action, NetworkPolicy, Rule } from './schema.js';
+import { DNS_PORT, matches, type Carrier } from './traffic.js';
+
+/** The addresses that only the machine of a sandbox knows. */
+export interface Surroundings {
+  /** The group `host`. */
+  hosts: readonly string[];
+  /** They belong to the group `host` for port 53 only. */
+  resolvers: readonly string[];
+  /** CIDR blocks of other sandboxes, which no policy opens. */
+  neighbours: readonly string[];
+  openableGroups: readonly GuardedGroup[];
+}
+
+/** The first packet of a connection out of a sandbox. */
+export interface Attempt {
+  carrier: Carrier;
+  address: string;
+  port: number;
+  /** The canonical names by which rules by domain know the address. */
+  names: readonly string[];
+}
+
+/** `rule`: the position in the policy. `guard`: closed by the operator or by the machine, before every rule. */
+export interface Verdict {
+  action: Action;
+  rule: number | 'default' | 'guard';
+}
+
+const SETS = new Map<AddressSetName, CidrSet>(
+  (Object.keys(ADDRESS_SETS) as AddressSetName[]).map((name) => [
+    name,
+    new CidrSet([...ADDRESS_SETS[name].v4, ...ADDRESS_SETS[name].v6]),
+  ]),
+);
+
+/** Decides connections as the rules of the kernel do, and those by domain too. */
+export class Evaluator {
+  private readonly hosts: ReadonlySet<string>;
+  private readonly resolvers: ReadonlySet<string>;
+  private readonly neighbours: CidrSet;
+  private readonly rules: readonly { rule: Rule; position: number; block: CidrSet | undefined }[];
+
+  constructor(
+    private readonly policy: NetworkPolicy,
+    private readonly surroundings: Surroundings,
+  ) {
+    this.hosts = new Set(surroundings.hosts);
+    this.resolvers = new Set(surroundings.resolvers);
+    this.neighbours = new CidrSet(surroundings.neighbours);
+    const positions = new Map((policy.rules ?? []).map((rule, position) => [rule, position]));
+    this.rules = rulesFor(policy, 'egress').map((rule) => {
+      const target = isDomainRule(rule) ? undefined : targetOf(rule.destination);
+      const block = target?.kind === 'block' ? new CidrSet([target.cidr]) : undefined;
+      return { rule, position: positions.get(rule)!, block };
+    });
+  }
+
+  decide(attempt: Attempt): Verdict {
+    if (this.isGuarded(attempt)) return { action: 'deny', rule: 'guard' };
+    for (const { rule, position, block } of this.rules) {
+      const ports = { start: attempt.port, end: attempt.port };
+      if (!matches(rule, attempt.carrier, ports) || !this.includes(rule, block, attempt)) continue;
+      return { action: rule.action, rule: position };
+    }
+    return { action: defaultFor(this.policy, 'egress'), rule: 'default' };
+  }
+
+  private isGuarded({ address, port }: Attempt): boolean {
+    if (this.hosts.has(address))
+      return port !== DNS_PORT && !this.surroundings.openableGroups.includes('host');
+    if (this.neighbours.includes(address)) return true;
+    if (this.resolvers.has(address) && port === DNS_PORT) return false;
+    return SETS.get('metadata')!.includes(address) && !this.surroundings.openableGroups.includes('metadata');
+  }
+
+  private includes(rule: Rule, block: CidrSet | undefined, { address, port, names }: Attempt): boolean {
+    if (isDomainRule(rule)) return names.some((name) => namesDomain(rule, name));
+    const target = targetOf(rule.destination);
+    const isHost = this.hosts.has(address) || (this.resolvers.has(address) && port === DNS_PORT);
+    switch (target.kind) {
+      case 'any':
+        return true;
+      case 'block':
+        return block!.includes(address);
+      case 'host':
+        return isHost;
+      case 'set': {
+        // A rule for public addresses is about public resolvers too, as in the rules of the kernel.
+        if (target.within === undefined ? this.hosts.has(address) : isHost) return false;
+        const isWithin = target.within === undefined || SETS.get(target.within)!.includes(address);
+        return isWithin && !(target.without !== undefined && SETS.get(target.without)!.includes(address));
+      }
+    }
+  }
+}
