@@ -1,7 +1,7 @@
 /**
- * Bundles the program with its dependencies into dist/program. To load some thousand small files takes a second at each
- * start. package.json lists the libraries as dependencies all the same, so that scanners and the bill of materials name
- * them.
+ * Bundles the program and its gateway with their dependencies into dist/program. To load some thousand small files
+ * takes a second at each start. package.json lists the libraries as dependencies all the same, so that scanners and
+ * the bill of materials name them.
  */
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -22,7 +22,8 @@ const NOT_BUNDLED = [
 ];
 
 await buildOnce('program', ['dist/src'], async (output) => {
-  const input = { main: join(PACKAGE_ROOT, 'dist', 'src', 'main.js') };
+  const source = join(PACKAGE_ROOT, 'dist', 'src');
+  const input = { main: join(source, 'main.js'), gateway: join(source, 'gateway', 'main.js') };
   const bundle = await rolldown({ input, platform: 'node', external: NOT_BUNDLED });
   // Names of parts have hashes.
   rmSync(output, { recursive: true, force: true });

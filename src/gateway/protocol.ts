@@ -95,6 +95,8 @@ export interface Denial {
   sandbox: string;
   /** In milliseconds since 1970. */
   at: number;
+  /** Equal refusals since the previous message. Default: 1. */
+  count?: number;
   kind: 'name' | 'connection' | 'request' | 'secret';
   protocol: 'dns' | Carrier | 'http' | 'tls';
   name?: string;
@@ -112,6 +114,7 @@ export interface Denial {
 export interface Flow {
   sandbox: string;
   name?: string;
+  /** `*` with port 0: the destinations beyond the most that are told apart. */
   address: string;
   port: number;
   protocol: Carrier;

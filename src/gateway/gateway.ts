@@ -1,0 +1,74 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import type { Readable, Writable } from 'node:stream';
+import { Denials } from './denials.js';
+import { serveTcp, serveUdp, type AnswerQuery } from './dns-listeners.js';
+import { FlowBook } from './flows.js';
+import type { LISTENERS } from './protocol.js';
+import { SandboxTable } from './sandbox.js';
+import { ServiceLink, type Settings } from './service-link.js';
+
+const FLOWS_MS = 5_000;
+
+export type Descriptors = Record<(typeof LISTENERS)[number], number>;
+
+/** The parts of the gateway, and their wiring. */
+export class Gateway {
+  readonly table = new SandboxTable();
+  readonly flows = new FlowBook();
+  readonly link: ServiceLink;
+  readonly denials: Denials;
+  private readonly timers: NodeJS.Timeout[];
+
+  /** `end`: the service is gone, or has broken the protocol. */
+  constructor(input: Readable, output: Writable, end: (reason?: string) => void) {
+    this.link = new ServiceLink(input, output, {
+      settings: (message) => this.apply(message),
+      end: (reason) => {
+        this.close();
+        end(reason);
+      },
+    });
+    this.denials = new Denials((denial) => void this.link.denied(denial));
+    this.timers = [
+      setInterval(() => this.link.flows(this.flows.report()), FLOWS_MS),
+      setInterval(() => this.denials.flush(), Denials.flushMs),
+    ];
+  }
+
+  /** Serves on listeners that another program has opened. */
+  async listen(descriptors: Descriptors): Promise<void> {
+    // Until the name server is wired, every query stays without an answer.
+    const answer: AnswerQuery = () => Promise.resolve(undefined);
+    const dns = [serveUdp(answer), serveUdp(answer)] as const;
+    const dnsTcp = [serveTcp(answer), serveTcp(answer)] as const;
+    const connections = createServer((socket) => socket.resetAndDestroy());
+    const isListening = [...dns, ...dnsTcp, connections].map((server) => once(server, 'listening'));
+    dns[0].bind({ fd: descriptors['dns-udp'] });
+    dns[1].bind({ fd: descriptors['foreign-dns-udp'] });
+    dnsTcp[0].listen({ fd: descriptors['dns-tcp'] });
+    dnsTcp[1].listen({ fd: descriptors['foreign-dns-tcp'] });
+    connections.listen({ fd: descriptors.connections });
+    await Promise.all(isListening);
+    this.link.ready();
+  }
+
+  private apply(message: Settings): void {
+    switch (message.type) {
+      case 'authority':
+        return;
+      case 'sandbox':
+        this.table.set(message.sandbox);
+        return;
+      case 'forget':
+        this.link.flows(this.flows.report(message.id));
+        this.table.forget(message.id);
+    }
+  }
+
+  private close(): void {
+    for (const timer of this.timers) clearInterval(timer);
+    this.denials.flush();
+    this.link.flows(this.flows.report());
+  }
+}
