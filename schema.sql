@@ -305,6 +305,7 @@ create table orgs (
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
   command_lines boolean not null default false,
+  network_record boolean not null default false,
   constraint orgs_pkey PRIMARY KEY (id),
   constraint orgs_slug_key UNIQUE (slug)
 );
@@ -481,7 +482,7 @@ create table sandboxes (
   constraint sandboxes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint sandboxes_status_check CHECK ((status = ANY (ARRAY['created'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))),
   constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text]))),
-  constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text]))),
+  constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text, 'secret_violation'::text]))),
   constraint sandboxes_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES workers(id)
 );
 CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);

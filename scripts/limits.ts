@@ -12,6 +12,7 @@ import { AT_ONCE } from '../src/fairness/shares.js';
 import { PAGE_LIMIT } from '../src/lib/page.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { LONG_EVENTS } from '../src/audit/events/long-events.js';
+import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
@@ -217,6 +218,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: `audit events of requests in an hour, beyond ${bytes(LONG_EVENTS.freeBytes)} of each`,
       value: bytes(LONG_EVENTS.maxBytes),
       beyond: `${answerText(rateLimited)} to requests with long labels`,
+    },
+    {
+      limit: 'audit events of networks in an hour: destinations, and refusals',
+      value: `${bytes(NETWORK_EVENTS.destinationBytes)}, ${bytes(NETWORK_EVENTS.refusalBytes)}`,
+      beyond: 'an event has the sums of a minute; see [network-record.md](network-record.md#limits)',
     },
     {
       limit: 'database connections at once, and short reads at once',

@@ -3,6 +3,8 @@ import { MAX_LABELS, MAX_TOTAL_BYTES } from '../src/lib/labels.js';
 import { MIN_GROWTH_BYTES } from '../src/sandboxes/full-disk/growth.js';
 import { SURVEY } from '../src/sandboxes/full-disk/survey.js';
 import { LOG_LIMITS } from '../src/engines/docker/container.js';
+import { DENIED_LISTS } from '../src/engine/network-record/denied-lists.js';
+import { MINUTE } from '../src/engine/network-record/minute.js';
 import { OUTPUT } from '../src/guest/programs.js';
 import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
 import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
@@ -64,6 +66,16 @@ export const SANDBOX_LIMITS: Limit[] = [
     limit: 'packets a second of its network in each direction, and at once; more with a larger bandwidth',
     value: `${number(BANDWIDTH.packetsPerSecond)}, ${number(BANDWIDTH.packetsPerSecond)}`,
     beyond: 'packets are dropped',
+  },
+  {
+    limit: 'listed refusals of its network; see [network-record.md](network-record.md)',
+    value: number(DENIED_LISTS.mostOfSandbox),
+    beyond: 'the oldest are dropped',
+  },
+  {
+    limit: 'destinations, refusals and violations of secrets in the record of a minute',
+    value: `${number(MINUTE.destinations)}, ${number(MINUTE.refusals)}, ${number(MINUTE.secrets)}`,
+    beyond: 'an event has the sums of the others',
   },
   {
     limit: 'output of its command a second, and at once; a line counts 128 bytes more',

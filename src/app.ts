@@ -47,6 +47,8 @@ import { metricsRoutes } from './sandboxes/metrics/routes.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
 import { sessionExamples } from './sandboxes/sessions/examples.js';
 import { sessionRoutes as sandboxSessionRoutes } from './sandboxes/sessions/routes.js';
+import { networkExamples } from './sandboxes/network/examples.js';
+import { networkRoutes } from './sandboxes/network/routes.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
 import { terminalRoutes } from './sandboxes/terminal/routes.js';
 import { CreateSandboxRequest } from './spec/specification.js';
@@ -67,6 +69,7 @@ export function warmUp(): void {
 const EXAMPLES = {
   ...sandboxExamples,
   ...metricsExamples,
+  ...networkExamples,
   ...unsupportedExamples,
   ...execExamples,
   ...sandboxFileExamples,
@@ -141,6 +144,7 @@ export async function buildApp(
     const steps = new PacedSteps(ctx.pace);
     logRoutes(api, ctx, steps);
     metricsRoutes(api);
+    networkRoutes(api);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, steps, ctx.log);

@@ -18,6 +18,7 @@ import type { Pace } from './fairness/pace.js';
 import type { Span, Tracing } from './lib/tracing.js';
 import type { RecentTouches } from './lib/recent-touches.js';
 import type { StoredBytes } from './lib/stored-bytes.js';
+import type { NetworkObserver } from './engine/network-record/observer.js';
 import type { Runtime } from './engine/runtime.js';
 import type { UseSampler } from './engine/use/use-sampler.js';
 import type { Keyring } from './secrets/keyring.js';
@@ -53,6 +54,8 @@ export interface Shared {
   runtime: Runtime;
   /** The use of the sandboxes on the engine of this process. */
   use: UseSampler;
+  /** The reports of the gateway about the sandboxes on the engine of this process. */
+  network: NetworkObserver;
   volumes: VolumeStore;
   disk: DiskReserve;
   cursors: Cursors;

@@ -9,6 +9,7 @@ import { recordExpiredKeys } from './keys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { compactAllCounts } from './quotas/jobs.js';
 import { makeDiskGuard } from './sandboxes/full-disk/guard.js';
+import { makeNetworkRecordJob } from './sandboxes/network/jobs.js';
 import { giveUpUnwanted } from './sandboxes/placement/give-up.js';
 import { makeSampling } from './sandboxes/metrics/jobs.js';
 import { makePlacement } from './sandboxes/placement/place.js';
@@ -32,6 +33,7 @@ const COMPACT_COUNTS_EVERY_MS = 500;
 const DISK_GUARD_EVERY_MS = 1_000;
 const SAMPLE_USE_EVERY_MS = 1_000;
 const NOTE_WAITS_EVERY_MS = 2_000;
+const WRITE_NETWORK_EVERY_MS = 1_000;
 const FORGET_KEYS_EVERY_MS = 60_000;
 const SWEEP_DELIVERIES_EVERY_MS = 60_000;
 const LOST_SESSION_CHECKS = 6;
@@ -54,9 +56,16 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   const jobs = startJobs(ctx, onError);
   const webhooks = startWebhooks(ctx);
   const sealing = startSealing(ctx, onError('seal'));
+  const network = makeNetworkRecordJob();
+  const recording = startLoop(() => network.pass(ctx), {
+    intervalMs: WRITE_NETWORK_EVERY_MS,
+    onError: onError('network record'),
+  });
   return {
     async stop() {
-      await Promise.all([reconciling.stop(), webhooks.stop(), ...jobs.map((job) => job.stop())]);
+      const loops = [recording, ...jobs];
+      await Promise.all([reconciling.stop(), webhooks.stop(), ...loops.map((loop) => loop.stop())]);
+      await network.finish(ctx).catch(onError('network record'));
       await sealing.stop();
       await reconciling.release();
     },

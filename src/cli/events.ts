@@ -14,6 +14,7 @@ import { defaultOf } from '../config/options.js';
 import { requireInstallation } from '../db/open.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { recordCommandLines } from '../orgs/record-command-lines.js';
+import { recordNetwork } from '../orgs/record-network.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 import { exportCommand } from './events-export.js';
@@ -29,6 +30,7 @@ export function eventsCommand(): Command {
     .addCommand(verifyCommand())
     .addCommand(retentionCommand())
     .addCommand(commandLinesCommand())
+    .addCommand(networkCommand())
     .addCommand(keyCommand());
 }
 
@@ -68,6 +70,20 @@ function commandLinesCommand(): Command {
       );
       const shown = options.record ? 'have the full command line' : 'have the program and no arguments';
       print(options, change, `events of sessions of ${options.org} ${shown}`);
+    });
+}
+
+function networkCommand(): Command {
+  return databaseCommand('network')
+    .description('set whether the destinations of all sandboxes of an organization are events')
+    .requiredOption('--org <slug>', 'the organization')
+    .requiredOption('--record <on|off>', 'on, or off', onOrOff)
+    .action(async (options: CommonOptions & { org: string; record: boolean }) => {
+      const change = await withDatabase(options, 'events network', async (pool) =>
+        recordNetwork(pool, await namedOrg(pool, options.org), options.record, operator('events network')),
+      );
+      const recorded = options.record ? 'of all sandboxes' : 'of sandboxes that ask for it, only,';
+      print(options, change, `the destinations ${recorded} of ${options.org} are events`);
     });
 }
 

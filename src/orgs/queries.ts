@@ -54,3 +54,13 @@ export async function setCommandLines(sql: Sql, id: string, on: boolean): Promis
   );
   return rows[0]!.before;
 }
+
+/** Returns the value before. */
+export async function setNetworkRecord(sql: Sql, id: string, on: boolean): Promise<boolean> {
+  const { rows } = await sql.query<{ before: boolean }>(
+    `with old as (select network_record as before from orgs where id = $1 for update)
+     update orgs set network_record = $2 from old where id = $1 returning before`,
+    [id, on],
+  );
+  return rows[0]!.before;
+}

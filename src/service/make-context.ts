@@ -1,5 +1,6 @@
 import { LONG_EVENTS, LongEvents } from '../audit/events/long-events.js';
 import type { Context } from '../context.js';
+import { NetworkObserver } from '../engine/network-record/observer.js';
 import { UseSampler } from '../engine/use/use-sampler.js';
 import { Pace, PACE } from '../fairness/pace.js';
 import { STORED_ANSWERS } from '../idempotency/stored-answers.js';
@@ -19,6 +20,7 @@ type Defaulted =
   | 'cursors'
   | 'peer'
   | 'use'
+  | 'network'
   | 'roomyQuotas'
   | 'storedAnswers'
   | 'longEvents'
@@ -39,6 +41,7 @@ export function makeContext<C extends Context>(cursorKey: Buffer, parts: Context
     cursors: new Cursors(cursorKey),
     peer: parts.peer ?? makePeer(cursorKey),
     use: new UseSampler(runtime),
+    network: new NetworkObserver(),
     roomyQuotas: new BoundedSet(),
     storedAnswers: new StoredBytes(STORED_ANSWERS),
     longEvents: new LongEvents(LONG_EVENTS),

@@ -37,6 +37,7 @@ export const CAPABILITIES = [
   'published_ports',
   'tls_interception',
   'connection_limit',
+  'network_record',
   'secrets',
   'secret_env',
   'idle_timeout',

@@ -36,6 +36,8 @@ export interface RunSpec {
   networkLimits?: { tcp: number | null; udp: number | null } | null;
   /** Absent: the engine decides. */
   networkInterface?: { mac: string | null; mtu: number | null; ipv4: string | null } | null;
+  /** Each of its destinations is an audit event. Default: false, and the organization may turn it on. */
+  networkRecord?: boolean;
   /** The sandbox trusts the authorities of the machine too. Default: false. */
   trustHostCas?: boolean;
   /** Default: the id of the sandbox. */

@@ -60,6 +60,22 @@ const OCSF_CLASSES: Record<number, ClassFacts> = {
     attributes: `${BASE} actor:actor! api:api! resources:resource_details[] src_endpoint:network_endpoint!`,
     activities: { 0: 'Unknown', 1: 'Create', 2: 'Read', 3: 'Update', 4: 'Delete' },
   },
+  4001: {
+    uid: 4001,
+    category: 4,
+    attributes: `${BASE} app_name:text connection_info:network_connection_info dst_endpoint:network_endpoint src_endpoint:network_endpoint traffic:network_traffic`,
+    activities: {
+      0: 'Unknown',
+      1: 'Open',
+      2: 'Close',
+      3: 'Reset',
+      4: 'Fail',
+      5: 'Refuse',
+      6: 'Traffic',
+      7: 'Listen',
+    },
+    anyOf: ['dst_endpoint', 'src_endpoint'],
+  },
 };
 
 interface ObjectFacts {
@@ -114,6 +130,10 @@ const OCSF_OBJECTS: Record<string, ObjectFacts> = {
       'domain',
     ],
   },
+  network_connection_info: {
+    attributes: 'direction:text direction_id:int! protocol_name:text protocol_num:int uid:text',
+  },
+  network_traffic: { attributes: 'bytes:int bytes_in:int bytes_out:int packets:int' },
   resource_details: {
     attributes: 'data:any labels:text[] name:text namespace:text type:text uid:text version:text',
     anyOf: ['name', 'uid'],

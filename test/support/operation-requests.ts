@@ -124,6 +124,10 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   rename_volume_file: inVolume('/rename', { from: 'a', to: 'b' }),
   follow_sandbox_logs: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/logs` }),
   follow_sandbox_logs_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/logs` }),
+  list_denied_connections: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/network/denied` }),
+  list_denied_connections_by_name: ({ sandbox }) => ({
+    path: `/v1/sandboxes/by-name/${sandbox.name}/network/denied`,
+  }),
   get_sandbox_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics` }),
   get_sandbox_metrics_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/metrics` }),
   stream_sandbox_metrics: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/metrics/stream` }),

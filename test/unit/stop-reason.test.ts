@@ -12,6 +12,11 @@ test.each([
     'it ran for 90 seconds, its max_duration_secs or the limit of the organization',
   ],
   ['quota_exhausted', 'quota', 'the organization has used up its hours of the month'],
+  [
+    'secret_violation',
+    'secret_violation',
+    'it sent the placeholder of a secret to a place that is not allowed',
+  ],
   ['disk_full', 'disk_full', 'a disk was full up to its reserve, and this sandbox had grown most'],
   ['completed', 'engine', 'its process 1 got a signal to end, and no stop was requested'],
   ['crashed', 'engine', 'its process 1 was killed, and no stop was requested'],

@@ -55,6 +55,7 @@ export type CloudNetworkSpec = {
   interface?: Record<string, unknown> | null;
   max_connections?: number | null;
   max_udp_connections?: number | null;
+  record?: boolean;
   policy?: NetworkPolicy | null;
   secrets?: CloudSecretsConfig | null;
   tls?: TlsConfig | null;
@@ -258,6 +259,20 @@ export type CreateWebhookRequest = {
   format?: 'sandkeep' | 'cloudevents' | 'ocsf';
 };
 
+export type DeniedConnection = {
+  kind: 'name' | 'connection' | 'request' | 'secret';
+  protocol: 'dns' | 'tcp' | 'udp' | 'http' | 'tls';
+  name: string | null;
+  address: string | null;
+  port: number | null;
+  rule: string | null;
+  reason: string;
+  secret: string | null;
+  count: number;
+  first_at: string;
+  last_at: string;
+};
+
 export type Destination =
   'any' | DestinationByCidr | DestinationByDomain | DestinationByDomainSuffix | DestinationByGroup;
 
@@ -412,6 +427,12 @@ export type OrgWithRole = {
 
 export type PaginatedApiKeyResponse = {
   data: ApiKeyResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedDeniedConnection = {
+  data: DeniedConnection[];
   has_more: boolean;
   next_cursor?: string | null;
 };
@@ -642,6 +663,7 @@ export type SandboxNetworkResponse = {
   interface?: InterfaceOverrides | null;
   max_connections?: number | null;
   max_udp_connections?: number;
+  record?: boolean;
   policy?: NetworkPolicy | null;
   secrets?: SandboxSecretResponse[];
   tls?: TlsConfig | null;
@@ -736,7 +758,8 @@ export type SandboxStopReason =
   | 'disk_full'
   | 'engine'
   | 'lost'
-  | 'start_failed';
+  | 'start_failed'
+  | 'secret_violation';
 
 export type SandboxTransferRequest = { from: string; to: string };
 
@@ -1189,6 +1212,18 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: undefined;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/network/denied': {
+    path: { sandbox_id: string };
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedDeniedConnection;
+  };
+  'GET /v1/sandboxes/by-name/{name}/network/denied': {
+    path: { name: string };
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedDeniedConnection;
   };
   'GET /v1/sandboxes/{sandbox_id}/agent': {
     path: { sandbox_id: string };

@@ -22,6 +22,7 @@ const REASONS: Record<SandboxStopReason, true> = {
   command: true,
   oom: true,
   disk_full: true,
+  secret_violation: true,
   engine: true,
   lost: true,
   start_failed: true,

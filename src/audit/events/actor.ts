@@ -13,6 +13,7 @@ export const KEYS: EventActor = { kind: 'system', code: 'keys', label: 'Sandkeep
 export const LOG: EventActor = { kind: 'system', code: 'event_log', label: 'Sandkeep event log' };
 export const RETENTION: EventActor = { kind: 'system', code: 'retention', label: 'Sandkeep retention' };
 export const DISKS: EventActor = { kind: 'system', code: 'disks', label: 'Sandkeep disk reserve' };
+export const NETWORK: EventActor = { kind: 'system', code: 'network', label: 'Sandkeep network record' };
 export const PRICES: EventActor = { kind: 'system', code: 'prices', label: 'Sandkeep price book' };
 
 export function actorId(actor: EventActor): string {

@@ -61,6 +61,18 @@ const session = {
   command_cut: Type.Optional(Type.Boolean()),
 };
 const volume = { volume_id: Uuid, name: Nullable(text) };
+/** A destination of a sandbox. `domain`: the name by which the sandbox reached it. */
+const destination = {
+  ...sandbox,
+  domain: Nullable(text),
+  address: Nullable(text),
+  port: Nullable(Type.Integer()),
+  protocol: Words(['tcp', 'udp', 'dns', 'http', 'tls']),
+  rule: Nullable(Type.Union([count, Words(['default', 'guard'])])),
+  first_at: DateTime,
+  last_at: DateTime,
+};
+const refusal = { ...destination, verdict: Words(['denied']), reason: text, count };
 const names = closed({ name: text, slug: text });
 const labels = closed({ labels: StringMap() });
 const volumeProperties = closed({ capacity_gib: Nullable(Type.Integer()), labels: StringMap() });
@@ -262,6 +274,44 @@ export const CATALOGUE = {
       bytes_out: Nullable(count),
       file_writes: Nullable(count),
     },
+  ),
+
+  network_destination_used: event(
+    'network',
+    SYSTEM,
+    'A sandbox used a destination. Written for each minute and destination, where the record of the network is on. `secrets` names the secrets that were put into its requests. `rule` is a position in the policy, from 0 on.',
+    {
+      ...destination,
+      verdict: Words(['allowed']),
+      connections: count,
+      sent_bytes: count,
+      received_bytes: count,
+      secrets: Type.Array(text),
+    },
+  ),
+  network_destination_denied: event(
+    'network',
+    SYSTEM,
+    'A sandbox was refused a name, a connection or a request. Written at once, where the record of the network is on. Further equal refusals of the minute follow together in one event.',
+    { ...refusal, kind: Words(['name', 'connection', 'request']) },
+  ),
+  network_secret_withheld: event(
+    'network',
+    SYSTEM,
+    'A sandbox sent the placeholder of a secret to a place that its entry does not allow. Always written, at once. Further equal ones of the minute follow together in one event. `terminates`: the entry ends the sandbox for it.',
+    { ...refusal, secret: text, terminates: Type.Boolean() },
+  ),
+  network_record_cut: event(
+    'network',
+    SYSTEM,
+    'The record of a minute lacks destinations or refusals of a sandbox, because of a limit. These are their sums.',
+    { ...sandbox, connections: count, sent_bytes: count, received_bytes: count, refusals: count },
+  ),
+  network_record_changed: event(
+    'network',
+    OPERATOR,
+    'The record of the network of all sandboxes of the organization was turned on or off.',
+    { before: Type.Boolean(), after: Type.Boolean() },
   ),
 
   volume_created: event(

@@ -36,6 +36,21 @@ export const CLASSES = {
     category: { name: 'Application Activity', uid: 6 },
     activities: { 0: 'Unknown', 1: 'Create', 2: 'Read', 3: 'Update', 4: 'Delete' },
   },
+  network_activity: {
+    name: 'Network Activity',
+    uid: 4001,
+    category: { name: 'Network Activity', uid: 4 },
+    activities: {
+      0: 'Unknown',
+      1: 'Open',
+      2: 'Close',
+      3: 'Reset',
+      4: 'Fail',
+      5: 'Refuse',
+      6: 'Traffic',
+      7: 'Listen',
+    },
+  },
 } as const;
 type ClassName = keyof typeof CLASSES;
 
@@ -63,6 +78,7 @@ const mapping =
 const entity = mapping('entity_management');
 const login = mapping('authentication');
 const call = mapping('api_activity');
+const network = mapping('network_activity');
 
 const LOW = { severity: 2 } as const;
 const MEDIUM = { severity: 3 } as const;
@@ -110,6 +126,12 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   sandbox_session_end_requested: call('Session End Request'),
   sandbox_session_ended: call('Session End'),
 
+  network_destination_used: network(6),
+  network_destination_denied: network(5, { ...LOW, isFailure: true }),
+  network_secret_withheld: network(5, { ...MEDIUM, isFailure: true }),
+  network_record_cut: entity('Network Record Cut', LOW),
+  network_record_changed: entity(3, LOW),
+
   volume_created: entity(1),
   volume_updated: entity(3),
   volume_deletion_scheduled: entity(4),
@@ -142,6 +164,7 @@ export const ENTITY_TYPES: Record<string, string> = {
   member: 'User',
   api_key: 'API Key',
   sandbox: 'Sandbox',
+  network: 'Sandbox Network',
   volume: 'Volume',
   secret: 'Secrets',
   webhook: 'Webhook',

@@ -4,6 +4,7 @@ import { CATALOGUE, type EventType } from '../events/catalogue.js';
 import type { EventContent } from '../events/hash-chain.js';
 import type { EventActor } from '../events/schema.js';
 import type { LogFacts } from './log-facts.js';
+import { networkActivityOf } from './network-activity.js';
 import { CLASSES, ENTITY_TYPES, OCSF_MAPPINGS, OCSF_VERSION, SEVERITIES, UNKNOWN_TYPE } from './mapping.js';
 
 const PRODUCT = 'Sandkeep';
@@ -46,7 +47,8 @@ export function ocsfOf(event: EventContent, log: LogFacts | null) {
       ...(log ? { sequence: log.seq } : {}),
       ...optional('correlation_uid', correlationOf(event.payload)),
     },
-    actor: actorOf(actor),
+    // The class of network activity has no actor.
+    ...(chosen.class === 'network_activity' ? {} : { actor: actorOf(actor) }),
     ...detailsOf(chosen.class, event),
     unmapped: {
       timestamp,
@@ -102,6 +104,8 @@ function detailsOf(name: keyof typeof CLASSES, event: EventContent) {
         // Audit events have no address of the caller, and the class requires an endpoint.
         src_endpoint: actor.kind === 'system' ? { svc_name: actor.label } : { name: 'Unknown' },
       };
+    case 'network_activity':
+      return networkActivityOf(payload);
   }
 }
 

@@ -41,6 +41,8 @@ function causeOf(run: EndedRun, reason: string): [StopReason, string] {
       return ['quota', 'the organization has used up its hours of the month'];
     case 'disk_full':
       return ['disk_full', 'a disk was full up to its reserve, and this sandbox had grown most'];
+    case 'secret_violation':
+      return ['secret_violation', 'it sent the placeholder of a secret to a place that is not allowed'];
     case 'out_of_memory':
       return ['oom', 'the sandbox ran out of memory'];
     case 'start_failed':

@@ -30,7 +30,13 @@ export async function stopSandbox(ctx: Context, caller: Writer, key: SandboxKey)
 }
 
 export type StopReason =
-  'requested' | 'restart' | 'max_duration_exceeded' | 'idle_timeout' | 'quota_exhausted' | 'disk_full';
+  | 'requested'
+  | 'restart'
+  | 'max_duration_exceeded'
+  | 'idle_timeout'
+  | 'quota_exhausted'
+  | 'disk_full'
+  | 'secret_violation';
 
 /** Writes the request to end a run. The transaction has locked the sandbox. `next`: the successor of the run. */
 export async function requestStop(

@@ -92,6 +92,22 @@ const maxUdpConnections = field({
   show: (value) => value || undefined,
 });
 
+const record = field({
+  schema: Type.Boolean({
+    default: false,
+    description:
+      'An extension: whether each destination of the sandbox becomes an audit event. False: as the organization chooses.',
+  }),
+  answer: Type.Optional(
+    Type.Boolean({ description: 'An extension: each destination of the sandbox becomes an audit event.' }),
+  ),
+  requires: (value) => [
+    value && { capability: 'network_record', what: 'record the destinations of a sandbox' },
+  ],
+  show: (value) => value || undefined,
+  run: (value) => (value ? { networkRecord: true } : {}),
+});
+
 const policy = field({
   schema: Field(
     Nullable(NetworkPolicy),
@@ -168,6 +184,7 @@ export const network = group({
     interface: interfaceOverrides,
     max_connections: maxConnections,
     max_udp_connections: maxUdpConnections,
+    record,
     policy,
     secrets,
     tls,
