@@ -1,0 +1,81 @@
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Denials } from '../denials.js';
+import type { Destination } from './destination.js';
+import type { Refusal } from './refusal.js';
+import type { Upstream } from './upstream.js';
+
+/** Told together with the flows, which the gateway reports each 5 s. */
+const COUNT_MS = 2_000;
+
+/** A connection of a sandbox whose requests are forwarded one by one. */
+export class Connection {
+  private sent = 0;
+  private received = 0;
+  private readonly timer: NodeJS.Timeout;
+
+  constructor(
+    /** As the kernel gave it. */
+    private readonly raw: Socket,
+    readonly to: Destination,
+    private readonly denials: Pick<Denials, 'add'>,
+  ) {
+    this.timer = setInterval(() => this.count(), COUNT_MS);
+    raw.once('close', () => {
+      clearInterval(this.timer);
+      this.count();
+      to.flow.end();
+    });
+  }
+
+  /** Ends it as a refused connection: the client sees a reset. */
+  reset(): void {
+    this.raw.resetAndDestroy();
+  }
+
+  /** Tells that a request was refused. */
+  deny(refusal: Refusal): void {
+    const { sandbox, name, address, port } = this.to;
+    this.denials.add({
+      sandbox: sandbox.settings.id,
+      at: Date.now(),
+      kind: 'request',
+      protocol: 'http',
+      name: refusal.domain || name,
+      address,
+      port,
+      reason: refusal.message,
+    });
+  }
+
+  /** Ciphertext counts too, as for connections that are not decrypted. */
+  private count(): void {
+    const { bytesRead, bytesWritten } = this.raw;
+    if (bytesRead > this.sent) this.to.flow.sent(bytesRead - this.sent);
+    if (bytesWritten > this.received) this.to.flow.received(bytesWritten - this.received);
+    this.sent = Math.max(this.sent, bytesRead);
+    this.received = Math.max(this.received, bytesWritten);
+  }
+}
+
+/** Both sides of a connection, in clear. */
+export interface Sides {
+  connection: Connection;
+  client: Duplex;
+  upstream: Upstream;
+}
+
+/** Passes bytes both ways until both sides have ended. */
+export function joinSides(client: Duplex, server: Duplex): void {
+  for (const [from, to] of [
+    [client, server],
+    [server, client],
+  ] as const) {
+    from.pipe(to);
+    from.on('error', () => to.destroy());
+    from.on('close', () => {
+      // A side that ended in order has ended the other by the pipe. Its last bytes may still be on their way.
+      if (!from.readableEnded) to.destroy();
+    });
+  }
+}

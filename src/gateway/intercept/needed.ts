@@ -1,0 +1,19 @@
+import { isWithinDomain } from '../../network-policy/domains.js';
+import type { HostPattern } from '../protocol.js';
+import type { GatedSandbox } from '../sandbox.js';
+
+/** Whether a TLS connection is decrypted: a secret is for its name, or the sandbox asked for everything. */
+export function needsDecryption({ settings }: GatedSandbox, name: string, port: number): boolean {
+  const { tls, secrets } = settings;
+  if (!tls.ports.includes(port) || tls.bypass.some((pattern) => matchesPattern(pattern, name))) return false;
+  return tls.enabled || secrets.some(({ allowedHosts }) => allowedHosts.some((host) => isFor(host, name)));
+}
+
+/** `pattern`: an exact name, or `*.suffix`, which matches the apex too. */
+export function matchesPattern(pattern: string, name: string): boolean {
+  return pattern.startsWith('*.') ? isWithinDomain(name, pattern.slice(2)) : pattern === name;
+}
+
+function isFor({ type, value }: HostPattern, name: string): boolean {
+  return type === 'any' || (value !== undefined && matchesPattern(value, name));
+}
