@@ -264,7 +264,11 @@ create table instance (
   runtime text,
   closed text,
   backed_up_at timestamp with time zone,
+  authority_certificate text,
+  authority_key_id text,
+  authority_sealed bytea,
   constraint instance_pkey PRIMARY KEY (singleton),
+  constraint instance_authority_check CHECK ((num_nulls(authority_certificate, authority_key_id, authority_sealed) = ANY (ARRAY[0, 3]))),
   constraint instance_cursor_key_check CHECK ((octet_length(cursor_key) = 32)),
   constraint instance_singleton_check CHECK (singleton)
 );

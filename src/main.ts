@@ -14,6 +14,7 @@ import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
 import { quotaCommand } from './cli/quota.js';
 import { restoreCommand } from './cli/restore.js';
+import { networkCommand } from './cli/network.js';
 import { secretsCommand } from './cli/secrets.js';
 import { serveCommand } from './cli/serve.js';
 import { statusCommand } from './cli/status.js';
@@ -44,6 +45,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(usageCommand())
     .addCommand(workerCommand())
     .addCommand(secretsCommand())
+    .addCommand(networkCommand())
     .addCommand(memberCommand())
     .addCommand(eventsCommand())
     .addCommand(webhookCommand())

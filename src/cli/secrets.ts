@@ -3,10 +3,12 @@ import { operator } from '../audit/events/actor.js';
 import type { EventActor } from '../audit/events/schema.js';
 import { setSecretKey } from '../db/instance-queries.js';
 import type { Pool } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { sleep } from '../lib/sleep.js';
 import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '../secrets/key-file.js';
 import type { Keyring } from '../secrets/keyring.js';
+import { forgetNetworkAuthority, resealNetworkAuthority } from '../secrets/network-authority.js';
 import { checkKeys, forgetAll, openKnownKeyring, resealAll } from '../secrets/secrets.js';
 import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/reseal.js';
 import type { Config } from '../config/options.js';
@@ -60,7 +62,9 @@ function rotateCommand(): Command {
 }
 
 async function resealEverything(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
-  return (await resealAll(pool, keyring, actor)) + (await resealWebhooks(pool, keyring, actor));
+  const authorities = await inTransaction(pool, (tx) => resealNetworkAuthority(tx, keyring()));
+  const secrets = await resealAll(pool, keyring, actor);
+  return authorities + secrets + (await resealWebhooks(pool, keyring, actor));
 }
 
 function forgetCommand(): Command {
@@ -73,7 +77,9 @@ function forgetCommand(): Command {
       const { key, deleted } = await withDatabase(options, 'secrets forget', async (pool) => {
         const keyring = openKeyring(keySourceOf(options))();
         const webhooks = await forgetWebhookSecrets(pool, actor);
-        return { key: keyring.currentId, deleted: webhooks + (await forgetAll(pool, keyring, actor)) };
+        const authorities = (await forgetNetworkAuthority(pool)) ? 1 : 0;
+        const deleted = authorities + webhooks + (await forgetAll(pool, keyring, actor));
+        return { key: keyring.currentId, deleted };
       });
       print(
         options,

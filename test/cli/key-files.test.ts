@@ -126,6 +126,17 @@ describe('a key file that is missing or wrong at a start', () => {
     expect(keyFiles()).toEqual(['event-keys']);
   });
 
+  test('keeps the network authority, which commands print and replace', async () => {
+    const where = ['--database-url', urlOf(service.database), '--data-dir', service.directory];
+    const first = await run(['network', 'authority', 'show', ...where]);
+    expect(first.out).toMatch(/^-----BEGIN CERTIFICATE-----\n[^-]+-----END CERTIFICATE-----\n$/);
+    const { certificate } = await runJson(['network', 'authority', 'rotate', ...where]);
+    expect(certificate).not.toBe(first.out);
+    expect((await run(['network', 'authority', 'show', ...where])).out).toBe(certificate);
+    expectRefused(await run(['network', 'authority', 'rotate', ...common]), 'secret-keys is missing');
+    expect(existsSync(here('secret-keys'))).toBe(false);
+  });
+
   test('with other keys is named, and stays as it is', async () => {
     rmSync(here('event-keys'), { force: true });
     openEventKeys({ file: here('event-keys') })();

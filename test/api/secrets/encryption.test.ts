@@ -5,12 +5,20 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { setSecretKey } from '../../../src/db/instance-queries.js';
+import { inTransaction } from '../../../src/db/transaction.js';
 import type { Run } from '../../../src/engine/runtime.js';
 import type { RunSecrets } from '../../../src/spec/run-spec.js';
 import { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import { addKey, dropOldKeys, openKeyring } from '../../../src/secrets/key-file.js';
 import { Keyring } from '../../../src/secrets/keyring.js';
-import { getSecrets } from '../../../src/secrets/queries.js';
+import {
+  forgetNetworkAuthority,
+  openNetworkAuthority,
+  resealNetworkAuthority,
+  rotateNetworkAuthority,
+  showNetworkAuthority,
+} from '../../../src/secrets/network-authority.js';
+import { getSecrets, sealingKeys } from '../../../src/secrets/queries.js';
 import { checkKeys, forgetAll, openSecrets, resealAll } from '../../../src/secrets/secrets.js';
 import { readSimulated } from '../../crash/support/engine-journal.js';
 import { anyCharacter } from '../../support/any-character.js';
@@ -20,6 +28,42 @@ import { smallRequest } from '../../support/sandbox-requests.js';
 import { untilStatus } from '../../support/polling.js';
 
 const ring = (...keys: string[]) => Keyring.parse(keys.join('\n'), 'the test');
+
+describe('the network authority', () => {
+  let service: TestService;
+  beforeAll(async () => void (service = await startTestService({ worker: false })));
+  afterAll(() => service.close());
+
+  test('is made once, is sealed again under a new key, and is replaced by a command', async () => {
+    const { pool, keyring } = service.ctx;
+    const opened = await Promise.all([1, 2, 3].map(() => openNetworkAuthority(pool, keyring)));
+    const [first] = opened;
+    expect(opened).toEqual([first, first, first]);
+    const stored = await pool.query<{ row: string }>('select to_jsonb(i)::text as row from instance i');
+    expect(stored.rows[0]!.row).not.toContain('PRIVATE KEY');
+    const [older] = await sealingKeys(pool);
+    addKey(join(service.directory, 'secret-keys'));
+    const reseal = () => inTransaction(pool, (tx) => resealNetworkAuthority(tx, keyring()));
+    expect([await reseal(), await reseal()]).toEqual([1, 0]);
+    dropOldKeys(join(service.directory, 'secret-keys'));
+    expect(await openNetworkAuthority(pool, keyring)).toEqual(first);
+    expect(await sealingKeys(pool)).not.toContain(older);
+    const next = await rotateNetworkAuthority(pool, keyring);
+    expect(next).not.toBe(first!.certificate);
+    expect(await showNetworkAuthority(pool, keyring)).toBe(next);
+  });
+
+  test('whose key is lost says so, and can be replaced or forgotten', async () => {
+    const { pool } = service.ctx;
+    const other = ring(Keyring.makeKey());
+    await expect(openNetworkAuthority(pool, () => other)).rejects.toThrow(
+      'sandkeep network authority rotate',
+    );
+    const next = await rotateNetworkAuthority(pool, () => other);
+    expect((await openNetworkAuthority(pool, () => other)).certificate).toBe(next);
+    expect([await forgetNetworkAuthority(pool), await forgetNetworkAuthority(pool)]).toEqual([true, false]);
+  });
+});
 
 describe('a keyring', () => {
   const [older, newer] = [Keyring.makeKey(), Keyring.makeKey()];
