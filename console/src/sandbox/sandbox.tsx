@@ -12,6 +12,7 @@ import { Page } from '../parts/page';
 import { DELETE_CONSEQUENCE, VERBS, type Verb } from '../sandboxes/operations';
 import { Events } from './events';
 import { Logs } from './logs';
+import { Network } from './network';
 import { Overview } from './overview';
 import { Runs } from './runs';
 import { Sessions } from './sessions';
@@ -25,6 +26,7 @@ const TABS = {
   terminal: 'Terminal',
   sessions: 'Sessions',
   files: 'Files',
+  network: 'Network',
   events: 'Events',
   usage: 'Usage',
 } as const;
@@ -97,6 +99,7 @@ function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
   if (tab === 'terminal') return <Terminal sandbox={sandbox} />;
   if (tab === 'sessions') return <Sessions sandbox={sandbox} />;
   if (tab === 'files') return <FileBrowser address={`/v1/sandboxes/${sandbox.id}/files`} first="/" />;
+  if (tab === 'network') return <Network sandbox={sandbox} />;
   if (tab === 'events') return <Events sandbox={sandbox} />;
   if (tab === 'usage') return <Usage sandbox={sandbox} />;
   return <Overview sandbox={sandbox} />;
