@@ -6,6 +6,7 @@ import { ExplainedError } from '../lib/explained-error.js';
 import { openRuntime } from '../engines/open.js';
 import { planRuntime } from '../engines/plan.js';
 import { readInstallation } from '../engines/queries.js';
+import type { GatewayServices } from '../engine/definition.js';
 import type { Capacity, Runtime } from '../engine/runtime.js';
 import { leftToOtherRuntimes } from '../sandboxes/reconcile/queries.js';
 import { registryReach } from '../settings.js';
@@ -16,8 +17,7 @@ export async function openServedRuntime(
   { options, log, resources }: Startup,
   pool: PgPool,
   instanceId: string,
-  volumes: VolumeStore,
-  disk: DiskReserve,
+  { volumes, disk, gateway }: { volumes: VolumeStore; disk: DiskReserve; gateway: GatewayServices },
 ): Promise<{ runtime: Runtime; fallback: string | undefined }> {
   const plan = planRuntime(
     { choice: options.runtime, change: options.changeRuntime ?? false },
@@ -41,6 +41,7 @@ export async function openServedRuntime(
         maxMibOfOrg: options.orgImagesMaxMib,
         disk,
       },
+      gateway,
     },
     log,
   );

@@ -15,6 +15,7 @@ import { Resources } from '../lib/resources.js';
 import { sleep } from '../lib/sleep.js';
 import type { Metrics } from '../metrics/open-metrics.js';
 import type { PriceBook } from '../prices/price.js';
+import { NetworkObserver } from '../engine/network-record/observer.js';
 import type { Runtime } from '../engine/runtime.js';
 import { settingsOf, webhookSettings } from '../settings.js';
 import { openConfigured, superviseExport } from '../telemetry/start.js';
@@ -33,6 +34,7 @@ import {
 import { archivedDirectory, startBackups, startWalArchive } from './keep-copies.js';
 import { openDatabase, openPools, describeDatabase } from './open-database.js';
 import { openKeysOfLog, openSecretKeys } from './open-keys.js';
+import { gatewayServices } from './gateway-services.js';
 import { openServedRuntime, openVolumes } from './open-runtime.js';
 import type { ServiceOptions, Startup } from './startup.js';
 import { makeContext } from './make-context.js';
@@ -118,7 +120,10 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     hasOwnDatabase: database.server !== undefined,
   });
   startup.onStep(`looking for the engine of sandboxes (--runtime ${options.runtime})`);
-  const { runtime, fallback } = await openServedRuntime(startup, pool, instance.id, volumes, disk);
+  const network = new NetworkObserver();
+  const gateway = gatewayServices({ pool, keyring, observer: network });
+  const parts = { volumes, disk, gateway };
+  const { runtime, fallback } = await openServedRuntime(startup, pool, instance.id, parts);
   const changes = listenForChanges(database.address, (error) =>
     log.warn({ err: error }, 'the connection for notifications broke'),
   );
@@ -133,6 +138,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     pool,
     requests,
     runtime,
+    network,
     volumes,
     changes,
     log,

@@ -1,0 +1,22 @@
+import type { PgPool } from '../db/pool.js';
+import type { GatewayServices } from '../engine/definition.js';
+import type { NetworkObserver } from '../engine/network-record/observer.js';
+import type { Keyring } from '../secrets/keyring.js';
+import { openNetworkAuthority } from '../secrets/network-authority.js';
+import { openSecrets } from '../secrets/secrets.js';
+
+interface Parts {
+  pool: PgPool;
+  keyring: () => Keyring;
+  observer: NetworkObserver;
+}
+
+/** The parts of the service that the gateway of its engine works with. */
+export function gatewayServices({ pool, keyring, observer }: Parts): GatewayServices {
+  return {
+    authority: async () => openNetworkAuthority(pool, keyring),
+    secrets: async (orgId, sandboxId) => openSecrets(pool, keyring, orgId, sandboxId),
+    denied: (denial) => observer.denied(denial),
+    flows: (flows) => observer.flows(flows),
+  };
+}
