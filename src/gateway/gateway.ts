@@ -1,9 +1,11 @@
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
+import { Acceptor, BACKLOG } from './connections/acceptor.js';
+import { ConnectionLimits } from './connections/limits.js';
 import { Denials } from './denials.js';
 import { serveTcp, serveUdp, type AnswerQuery } from './dns-listeners.js';
 import { FlowBook } from './flows.js';
+import { Interceptor } from './intercept/intercept.js';
 import type { LISTENERS } from './protocol.js';
 import { SandboxTable } from './sandbox.js';
 import { ServiceLink, type Settings } from './service-link.js';
@@ -18,6 +20,8 @@ export class Gateway {
   readonly flows = new FlowBook();
   readonly link: ServiceLink;
   readonly denials: Denials;
+  private readonly acceptor: Acceptor;
+  private readonly interceptor: Interceptor;
   private readonly timers: NodeJS.Timeout[];
 
   /** `end`: the service is gone, or has broken the protocol. */
@@ -30,6 +34,14 @@ export class Gateway {
       },
     });
     this.denials = new Denials((denial) => void this.link.denied(denial));
+    this.interceptor = new Interceptor({ denials: this.denials });
+    this.acceptor = new Acceptor({
+      table: this.table,
+      flows: this.flows,
+      denials: this.denials,
+      limits: new ConnectionLimits(),
+      forwarder: this.interceptor,
+    });
     this.timers = [
       setInterval(() => this.link.flows(this.flows.report()), FLOWS_MS),
       setInterval(() => this.denials.flush(), Denials.flushMs),
@@ -42,13 +54,13 @@ export class Gateway {
     const answer: AnswerQuery = () => Promise.resolve(undefined);
     const dns = [serveUdp(answer), serveUdp(answer)] as const;
     const dnsTcp = [serveTcp(answer), serveTcp(answer)] as const;
-    const connections = createServer((socket) => socket.resetAndDestroy());
+    const connections = this.acceptor.serve();
     const isListening = [...dns, ...dnsTcp, connections].map((server) => once(server, 'listening'));
     dns[0].bind({ fd: descriptors['dns-udp'] });
     dns[1].bind({ fd: descriptors['foreign-dns-udp'] });
     dnsTcp[0].listen({ fd: descriptors['dns-tcp'] });
     dnsTcp[1].listen({ fd: descriptors['foreign-dns-tcp'] });
-    connections.listen({ fd: descriptors.connections });
+    connections.listen({ fd: descriptors.connections, backlog: BACKLOG });
     await Promise.all(isListening);
     this.link.ready();
   }
@@ -56,11 +68,13 @@ export class Gateway {
   private apply(message: Settings): void {
     switch (message.type) {
       case 'authority':
+        this.interceptor.setAuthority(message.authority);
         return;
       case 'sandbox':
         this.table.set(message.sandbox);
         return;
       case 'forget':
+        this.acceptor.forget(message.id);
         this.link.flows(this.flows.report(message.id));
         this.table.forget(message.id);
     }

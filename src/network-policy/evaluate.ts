@@ -1,4 +1,5 @@
 import { CidrSet } from '../lib/cidr.js';
+import { GROUPS } from '../lib/special-addresses.js';
 import { ADDRESS_SETS, targetOf, type AddressSetName } from './destination.js';
 import { isDomainRule, namesDomain } from './domains.js';
 import type { GuardedGroup } from './guarded-groups.js';
@@ -24,6 +25,8 @@ export interface Attempt {
   port: number;
   /** The canonical names by which rules by domain know the address. */
   names: readonly string[];
+  /** Names that only rules that deny know it by: a connection claims them, or may be for them. Default: none. */
+  claims?: readonly string[];
 }
 
 /** `rule`: the position in the policy. `guard`: closed by the operator or by the machine, before every rule. */
@@ -52,7 +55,8 @@ export class Evaluator {
   ) {
     this.hosts = new Set(surroundings.hosts);
     this.resolvers = new Set(surroundings.resolvers);
-    this.neighbours = new CidrSet(surroundings.neighbours);
+    // All sandboxes of a machine share their link, where addresses are made up.
+    this.neighbours = new CidrSet([...surroundings.neighbours, ...GROUPS.link_local.v6]);
     const positions = new Map((policy.rules ?? []).map((rule, position) => [rule, position]));
     this.rules = rulesFor(policy, 'egress').map((rule) => {
       const target = isDomainRule(rule) ? undefined : targetOf(rule.destination);
@@ -79,8 +83,12 @@ export class Evaluator {
     return SETS.get('metadata')!.includes(address) && !this.surroundings.openableGroups.includes('metadata');
   }
 
-  private includes(rule: Rule, block: CidrSet | undefined, { address, port, names }: Attempt): boolean {
-    if (isDomainRule(rule)) return names.some((name) => namesDomain(rule, name));
+  private includes(rule: Rule, block: CidrSet | undefined, attempt: Attempt): boolean {
+    const { address, port, names, claims = [] } = attempt;
+    if (isDomainRule(rule)) {
+      const known = rule.action === 'deny' ? [...names, ...claims] : names;
+      return known.some((name) => namesDomain(rule, name));
+    }
     const target = targetOf(rule.destination);
     const isHost = this.hosts.has(address) || (this.resolvers.has(address) && port === DNS_PORT);
     switch (target.kind) {

@@ -1,0 +1,89 @@
+import { isIP } from 'node:net';
+import { hasDomainRules } from '../../network-policy/domains.js';
+import type { Verdict } from '../../network-policy/evaluate.js';
+import type { GatedSandbox } from '../sandbox.js';
+import type { FirstBytes } from './first-bytes.js';
+
+const WEB_PORTS = new Set([80, 443]);
+
+export interface Target {
+  sandbox: GatedSandbox;
+  /** The original destination. */
+  address: string;
+  port: number;
+}
+
+export interface Judgement extends Verdict {
+  /** The name that the first bytes claim. An IP address counts as none. */
+  name: string | undefined;
+  /** For people, when it is denied. */
+  reason: string;
+}
+
+/** Whether a connection has to show TLS or HTTP, so that its name is known. */
+export function mustShowName({ sandbox, port }: Target): boolean {
+  return isNamed(sandbox) && (WEB_PORTS.has(port) || isIntercepted(sandbox, port));
+}
+
+/** Whether the policy asks for the names that connections claim. */
+export function isNamed({ settings }: GatedSandbox): boolean {
+  return settings.strict && hasDomainRules(settings.policy);
+}
+
+/**
+ * Decides by the policy. A rule that allows a domain matches only the name of the first bytes, and only if the sandbox
+ * resolved it to this address. A rule that denies one matches every claimed name. A connection that claims none is
+ * judged by its address. On other ports than those of the web, the names of the address count for other protocols.
+ */
+export function judge(target: Target, first: FirstBytes): Judgement {
+  const { sandbox, address, port } = target;
+  const name = 'name' in first && first.name !== undefined && isIP(first.name) === 0 ? first.name : undefined;
+  if (first.kind === 'broken' && isNamed(sandbox))
+    return { action: 'deny', rule: 'default', name, reason: first.reason };
+  const isOpaque = first.kind === 'other' || first.kind === 'broken';
+  if (isOpaque && sandbox.settings.tls.enabled && isIntercepted(sandbox, port))
+    return {
+      action: 'deny',
+      rule: 'default',
+      name,
+      reason: 'a connection to an intercepted port must be TLS',
+    };
+  const bound = sandbox.bindings.namesOf(address);
+  const verdict = sandbox.evaluator.decide({
+    carrier: 'tcp',
+    address,
+    port,
+    ...namesFor(target, first, name, bound),
+  });
+  return { ...verdict, name, reason: reasonOf(verdict, name, bound) };
+}
+
+function namesFor(
+  target: Target,
+  first: FirstBytes,
+  name: string | undefined,
+  bound: string[],
+): { names: string[]; claims: string[] } {
+  // The kernel's sets count every name of an address, and so does the gateway for the same policy.
+  if (!isNamed(target.sandbox)) return { names: bound, claims: [] };
+  if (first.kind === 'other' && !mustShowName(target)) return { names: bound, claims: [] };
+  if (name === undefined) return { names: [], claims: bound };
+  // A tunnel leads to another machine than the one that has the name.
+  const isBound = bound.includes(name) && !(first.kind === 'http' && first.isTunnel);
+  return { names: isBound ? [name] : [], claims: [name] };
+}
+
+function reasonOf({ action, rule }: Verdict, name: string | undefined, bound: readonly string[]): string {
+  if (action === 'allow') return '';
+  if (rule === 'guard')
+    return 'the address belongs to the machine, to a metadata service or to another sandbox';
+  const why = rule === 'default' ? 'no rule of the network policy allows it' : 'the network policy denies it';
+  if (rule !== 'default') return why;
+  if (name === undefined) return `${why}, and the connection names no host`;
+  return bound.includes(name) ? why : `${why}, and the sandbox did not resolve the name to this address`;
+}
+
+function isIntercepted({ settings }: GatedSandbox, port: number): boolean {
+  const { tls, secrets } = settings;
+  return (tls.enabled || secrets.length > 0) && tls.ports.includes(port);
+}

@@ -1,0 +1,406 @@
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, it } from 'vitest';
+import type { RequestForwarder } from '../../src/gateway/connections/hand-over.js';
+import type { Rule } from '../../src/network-policy/schema.js';
+import { Authority } from '../support/certificates.js';
+import { clientHello, Front, OTHER_SANDBOX, outcomeOf, settingsOf } from '../support/gateway-front.js';
+
+const SERVER = '127.2.0.1';
+const GOOD: Rule = { direction: 'egress', destination: { domain: 'good.example' }, action: 'allow' };
+const GET = (host: string) => `GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
+
+let front: Front;
+afterEach(() => front.close());
+
+function open(
+  rules: Rule[],
+  changes: Parameters<typeof settingsOf>[1] = {},
+  forwarder?: RequestForwarder,
+): void {
+  front = new Front({ forwarder, waits: { firstBytesMs: 2_000, serverFirstMs: 200 } });
+  front.table.set(settingsOf({ default_egress: 'deny', rules }, changes));
+}
+
+/** Answers the first bytes of each connection with themselves. */
+async function serveEcho(port: number, address = SERVER): Promise<Buffer[]> {
+  const got: Buffer[] = [];
+  await front.serveRaw(address, port, (socket) => {
+    socket.on('data', (chunk: Buffer) => {
+      got.push(chunk);
+      socket.write(chunk);
+    });
+    socket.on('end', () => socket.end());
+  });
+  return got;
+}
+
+async function send(
+  port: number,
+  bytes: Buffer | string,
+  from?: string,
+): Promise<ReturnType<typeof outcomeOf>> {
+  const socket = await front.connect(SERVER, port, from).catch(() => undefined);
+  if (!socket) return { text: '', end: 'reset' };
+  socket.write(bytes);
+  const outcome = outcomeOf(socket);
+  // Allowed: the echo has come.
+  socket.once('data', () => socket.end());
+  return outcome;
+}
+
+describe('a strict connection by TLS', () => {
+  it('passes for a name that the sandbox resolved to the address, and for no neighbour', async () => {
+    open([GOOD]);
+    const got = await serveEcho(443);
+    front.bind('good.example', SERVER);
+    front.bind('neighbour.example', SERVER);
+    const hello = clientHello('good.example');
+    expect((await send(443, hello)).text).toBe(hello.toString('latin1'));
+    const count = got.length;
+    for (const bytes of [
+      clientHello('neighbour.example'),
+      clientHello('sub.good.example'),
+      clientHello(undefined),
+      clientHello(SERVER),
+      'SSH-2.0-x\r\n',
+      '\x80\x2e\x01\x00\x02',
+    ])
+      expect(await send(443, bytes)).toEqual({ text: '', end: 'reset' });
+    expect(got.length).toBe(count);
+    expect(front.denials.map(({ name }) => name)).toEqual([
+      'neighbour.example',
+      'sub.good.example',
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ]);
+    expect(front.denials[0]).toMatchObject({
+      sandbox: 'sandbox',
+      kind: 'connection',
+      protocol: 'tls',
+      address: SERVER,
+      port: 443,
+      rule: 'default',
+      reason: 'no rule of the network policy allows it',
+    });
+    expect(front.flows.report()).toMatchObject([
+      {
+        name: 'good.example',
+        address: SERVER,
+        port: 443,
+        rule: 0,
+        connections: 1,
+        sentBytes: hello.length,
+        receivedBytes: hello.length,
+      },
+    ]);
+  });
+
+  it('is refused for a name that the sandbox did not resolve to the address', async () => {
+    open([GOOD]);
+    await serveEcho(443);
+    front.bind('good.example', '127.2.0.9');
+    expect((await send(443, clientHello('good.example'))).end).toBe('reset');
+    expect(front.denials[0]!.reason).toContain('did not resolve the name to this address');
+  });
+
+  it('belongs to one sandbox: a name of another one does not count', async () => {
+    open([GOOD]);
+    front.table.set(settingsOf({ rules: [GOOD] }, { id: 'other', orgId: 'other', address: OTHER_SANDBOX }));
+    await serveEcho(443);
+    front.bind('good.example', SERVER, 'other');
+    expect((await send(443, clientHello('good.example'))).end).toBe('reset');
+    expect((await send(443, clientHello('good.example'), OTHER_SANDBOX)).end).toBe('end');
+    expect((await send(443, clientHello('good.example'), '127.1.0.3')).end).toBe('reset');
+  });
+
+  it('passes by a rule for its address too, but not for a name that a rule denies', async () => {
+    open([
+      { direction: 'egress', destination: { domain_suffix: 'evil.example' }, action: 'deny' },
+      { direction: 'egress', destination: { cidr: '127.2.0.0/16' }, action: 'allow' },
+    ]);
+    await serveEcho(443);
+    for (const name of ['any.example', undefined, SERVER])
+      expect((await send(443, clientHello(name))).end, name).toBe('end');
+    // Also without a query for the name.
+    expect((await send(443, clientHello('x.evil.example'))).end).toBe('reset');
+    expect(front.denials[0]).toMatchObject({ rule: 0, reason: 'the network policy denies it' });
+    front.bind('evil.example', SERVER);
+    // It may be for any name of the address.
+    expect((await send(443, clientHello(undefined))).end).toBe('reset');
+  });
+
+  it('may come in fragments, but not too slowly', async () => {
+    open([GOOD]);
+    await serveEcho(443);
+    front.bind('good.example', SERVER);
+    const hello = clientHello('good.example');
+    const [quick, slow] = [await front.connect(SERVER, 443), await front.connect(SERVER, 443)];
+    const outcome = outcomeOf(slow);
+    slow.write(hello.subarray(0, 50));
+    for (const byte of hello) {
+      quick.write(Buffer.from([byte]));
+      await sleep(1);
+    }
+    let length = 0;
+    while (length < hello.length) length += ((await once(quick, 'data')) as Buffer[])[0]!.length;
+    expect(await outcome).toEqual({ text: '', end: 'reset' });
+    expect(front.denials[0]!.reason).toContain('too slowly');
+  }, 15_000);
+
+  it('cannot change its name in a second ClientHello', async () => {
+    open([GOOD]);
+    front.bind('good.example', SERVER);
+    const retry = Buffer.concat([
+      Buffer.from([22, 3, 3, 0, 38, 2, 0, 0, 34, 3, 3]),
+      Buffer.from('cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c', 'hex'),
+    ]);
+    const got: string[] = [];
+    await front.serveRaw(SERVER, 443, (socket) => {
+      const position = got.push('') - 1;
+      socket.once('data', () => {
+        socket.write(retry.subarray(0, 20));
+        setTimeout(() => socket.write(retry.subarray(20)), 20);
+      });
+      socket
+        .on('data', (chunk: Buffer) => (got[position] += chunk.toString('latin1')))
+        .on('end', () => socket.end());
+    });
+    const first = clientHello('good.example');
+    const early = Buffer.from([20, 3, 3, 0, 1, 1, 23, 3, 3, 0, 2, 9, 9]);
+    const again = async (second: Buffer, isAtOnce: boolean) => {
+      const socket = await front.connect(SERVER, 443);
+      const outcome = outcomeOf(socket);
+      socket.write(isAtOnce ? Buffer.concat([first, early, second]) : first);
+      await once(socket, 'data');
+      if (!isAtOnce) socket.write(Buffer.concat([early, second]));
+      await sleep(100);
+      socket.end();
+      return (await outcome).end;
+    };
+    for (const isAtOnce of [true, false]) {
+      expect(await again(clientHello('good.example'), isAtOnce)).toBe('end');
+      expect(got.at(-1)).toBe(Buffer.concat([first, early, first]).toString('latin1'));
+      expect(await again(clientHello('neighbour.example'), isAtOnce)).toBe('reset');
+      expect(got.at(-1)).toBe(first.toString('latin1'));
+    }
+  });
+
+  it('works for real clients and servers, with the authority of the server', async () => {
+    open([GOOD]);
+    front.bind('good.example', SERVER);
+    const authority = new Authority();
+    const { cert, key } = authority.issue({ names: ['good.example'] });
+    for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+      // The server takes another curve than the first of the client, so it asks for a second hello.
+      const server = createTlsServer({ cert, key, maxVersion: version, ecdhCurve: 'P-256' }, (socket) =>
+        socket.pipe(socket),
+      );
+      await front.serve(SERVER, 443, server);
+      const socket = connectTls({
+        socket: await front.connect(SERVER, 443),
+        servername: 'good.example',
+        ca: authority.root,
+        ecdhCurve: 'X25519:P-256:P-384',
+      });
+      await once(socket, 'secureConnect');
+      socket.write('hello');
+      const [answer] = await once(socket, 'data');
+      expect(String(answer)).toBe('hello');
+      socket.destroy();
+    }
+  });
+});
+
+describe('a strict connection by HTTP', () => {
+  it('is refused with words and the domain', async () => {
+    open([GOOD]);
+    front.bind('bad.example', SERVER);
+    for (const port of [80, 8_080]) {
+      const { text, end } = await send(port, GET('bad.example'));
+      const [head, body] = text.split('\r\n\r\n');
+      expect(head).toContain('HTTP/1.1 403 Forbidden\r\nContent-Type: application/json');
+      expect(JSON.parse(body!)).toEqual({
+        code: 'network_policy_denied',
+        message:
+          'the network policy of the sandbox refuses this connection: no rule of the network policy allows it',
+        domain: 'bad.example',
+      });
+      expect(end).toBe('end');
+    }
+    expect(front.denials[0]).toMatchObject({
+      kind: 'request',
+      protocol: 'http',
+      name: 'bad.example',
+      port: 80,
+    });
+    const twice = await send(80, 'GET / HTTP/1.1\r\nHost: good.example\r\nHost: bad.example\r\n\r\n');
+    expect(twice.text).toContain('two Host headers');
+  });
+
+  it('reaches its client also when that sends a long body', async () => {
+    open([GOOD]);
+    const socket = await front.connect(SERVER, 80);
+    const outcome = outcomeOf(socket);
+    socket.write('POST / HTTP/1.1\r\nHost: bad.example\r\nContent-Length: 5000000\r\n\r\n');
+    socket.write(Buffer.alloc(5_000_000));
+    expect((await outcome).text).toContain('403');
+  });
+
+  it('is handed over with its first bytes, so that each further request is checked', async () => {
+    const taken: [string, boolean][] = [];
+    open(
+      [GOOD],
+      {},
+      {
+        isNeeded: () => false,
+        handle: (socket, { name, encrypted }) => {
+          taken.push([name, encrypted]);
+          socket.pipe(socket);
+        },
+      },
+    );
+    front.bind('good.example', SERVER);
+    expect((await send(80, GET('good.example'))).text).toBe(GET('good.example'));
+    expect(taken).toEqual([['good.example', false]]);
+    expect(front.flows.report()).toMatchObject([{ name: 'good.example', connections: 1 }]);
+  });
+
+  it('cannot reach an allowed name through a tunnel of another machine', async () => {
+    open([GOOD]);
+    front.bind('good.example', SERVER);
+    const { text } = await send(80, 'CONNECT good.example:443 HTTP/1.1\r\nHost: good.example\r\n\r\n');
+    expect(text).toContain('403');
+    const h2 = await send(8_080, 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
+    expect(h2).toEqual({ text: '', end: 'reset' });
+  });
+});
+
+describe('a strict connection by another protocol', () => {
+  it('passes on other ports by the names of its address', async () => {
+    open([GOOD]);
+    await serveEcho(22);
+    expect((await send(22, 'SSH-2.0-x\r\n')).end).toBe('reset');
+    front.bind('good.example', SERVER);
+    expect(await send(22, 'SSH-2.0-x\r\n')).toEqual({ text: 'SSH-2.0-x\r\n', end: 'end' });
+    expect(front.flows.report()).toMatchObject([{ name: 'good.example', port: 22 }]);
+  });
+
+  it('may let its server speak first, but TLS and HTTP are judged also when they come late', async () => {
+    open([GOOD]);
+    front.bind('good.example', SERVER);
+    const got: string[] = [];
+    await front.serveRaw(SERVER, 25, (socket) => {
+      socket.write('220 hello\r\n');
+      socket.on('data', (chunk: Buffer) => got.push(chunk.toString('latin1'))).on('end', () => socket.end());
+    });
+    const late = async (bytes: string | Buffer) => {
+      const socket = await front.connect(SERVER, 25);
+      await once(socket, 'data');
+      const outcome = outcomeOf(socket);
+      socket.write(bytes);
+      await sleep(100);
+      socket.end();
+      return (await outcome).end;
+    };
+    expect(
+      await Promise.all([
+        late('EHLO x\r\n'),
+        late(GET('neighbour.example')),
+        late(GET('good.example')),
+        late(clientHello('neighbour.example')),
+      ]),
+    ).toEqual(['end', 'reset', 'reset', 'reset']);
+    expect(got).toEqual(['EHLO x\r\n']);
+    const silent = await front.connect(SERVER, 443);
+    expect(await outcomeOf(silent)).toEqual({ text: '', end: 'reset' });
+  }, 15_000);
+});
+
+describe('a connection that passes', () => {
+  async function pair(): Promise<{ client: Socket; server: Socket }> {
+    open([GOOD]);
+    front.bind('good.example', SERVER);
+    const accepted = new Promise<Socket>((resolve) => void front.serveRaw(SERVER, 22, resolve));
+    const client = await front.connect(SERVER, 22);
+    client.write('SSH-2.0-x\r\n');
+    const server = await accepted;
+    await once(server, 'data');
+    return { client, server };
+  }
+
+  it('ends in each direction by itself', async () => {
+    const { client, server } = await pair();
+    const outcome = outcomeOf(server);
+    client.end('last');
+    await once(server, 'end');
+    const { text } = await outcome;
+    expect(text).toBe('last');
+    const other = await pair();
+    other.server.end('bye');
+    const [bytes] = await once(other.client, 'data');
+    expect(String(bytes)).toBe('bye');
+    await once(other.client, 'end');
+    other.client.write('still here');
+    const [more] = await once(other.server, 'data');
+    expect(String(more)).toBe('still here');
+  });
+
+  it('passes a reset on, both ways', async () => {
+    const one = await pair();
+    one.server.resetAndDestroy();
+    expect((await outcomeOf(one.client)).end).toBe('reset');
+    front.close();
+    const cut = await pair();
+    const outcome = outcomeOf(cut.client);
+    cut.server.write('half of an answer');
+    cut.server.resetAndDestroy();
+    expect((await outcome).end).toBe('reset');
+    front.close();
+    const two = await pair();
+    two.client.resetAndDestroy();
+    expect((await outcomeOf(two.server)).end).toBe('reset');
+  });
+
+  it('is reset when its server does not listen, or when its sandbox is gone', async () => {
+    open([GOOD]);
+    front.bind('good.example', SERVER);
+    expect(await send(22, 'SSH-2.0-x\r\n')).toEqual({ text: '', end: 'reset' });
+    front.close();
+    const { client, server } = await pair();
+    front.acceptor.forget('sandbox');
+    for (const { end } of await Promise.all([outcomeOf(client), outcomeOf(server)]))
+      expect(end).toBe('reset');
+  });
+
+  it('holds little memory for a client that reads nothing', async () => {
+    const { client, server } = await pair();
+    client.pause();
+    const chunk = Buffer.alloc(1024 * 1024);
+    const until = performance.now() + 1_000;
+    while (performance.now() < until) {
+      if (server.writableLength < 4 * chunk.length) server.write(chunk);
+      await sleep(5);
+    }
+    // The buffers of the kernel have a part. A gateway that reads on would have all by now.
+    const { receivedBytes } = front.flows.report()[0]!;
+    expect(receivedBytes).toBeLessThan(64 * chunk.length);
+    client.resume();
+    await once(client, 'data');
+  });
+});
+
+it('bounds the connections of an organization, whose neighbours still connect', async () => {
+  open([GOOD]);
+  front.table.set(settingsOf({ rules: [GOOD] }, { id: 'other', orgId: 'other', address: OTHER_SANDBOX }));
+  await serveEcho(443);
+  front.bind('good.example', SERVER, 'other');
+  const ends = Array.from({ length: 600 }, async () => outcomeOf(await front.connect(SERVER, 443)));
+  // So many may send no first bytes. The others are reset, some while they connect.
+  await Promise.allSettled(ends.slice(512));
+  expect((await send(443, clientHello('good.example'), OTHER_SANDBOX)).end).toBe('end');
+});
