@@ -38,8 +38,11 @@ export interface GatewayServices {
   secrets(orgId: string, sandboxId: string): Promise<RunSecrets>;
   /** These return at once. */
   denied(denial: Denial): void;
-  flows(flows: readonly Flow[]): void;
+  flows(flows: readonly ObservedFlow[]): void;
 }
+
+/** `rule`: null when the engine does not know it. */
+export type ObservedFlow = Omit<Flow, 'rule'> & { rule: Flow['rule'] | null };
 
 export interface PullOptions {
   reach: RegistryReach;

@@ -1,11 +1,12 @@
 import type { ServiceContext } from '../context.js';
 import type { Certificate } from '../http/tls/certificate.js';
+import { measureNetwork } from './measure-network.js';
 import { measureUse } from './measure-use.js';
 import { gauge, type Sample } from './samples.js';
 
 /** The state that this process alone knows. */
 export function measureProcess(context: ServiceContext, byOrg: boolean): Sample[] {
-  const { pool, requests, runtime, use, disk, certificate, settings, walWaitingSecs } = context;
+  const { pool, requests, runtime, use, network, disk, certificate, settings, walWaitingSecs } = context;
   const pools = { worker: pool, requests: requests.watched };
   return [
     ...Object.entries(pools).flatMap(([name, { totalCount, idleCount, waitingCount }]) => {
@@ -38,7 +39,7 @@ export function measureProcess(context: ServiceContext, byOrg: boolean): Sample[
           ),
         ]
       : []),
-    ...(use.isSampling ? measureUse(use, byOrg) : []),
+    ...(use.isSampling ? [...measureUse(use, byOrg), ...measureNetwork(network)] : []),
     ...(certificate ? measureCertificate(certificate) : []),
     ...disk.measured().flatMap(({ place, sizeBytes, freeBytes, reserveBytes }) => [
       gauge('sandkeep_disk_size_bytes', 'Size of a disk of the service.', sizeBytes, { place }),

@@ -83,6 +83,36 @@ describeDocker('the network of docker sandboxes', () => {
       runtime: { cmd: ['busybox', 'nc', '-ll', '-p', '8080', '-e', '/bin/busybox', 'echo', 'reached'] },
     };
 
+    test('records what the kernel lets through and refuses, also just before the end', async () => {
+      const id = await create('recorded', { network: { record: true } });
+      expect(await reaches(id, PUBLIC, 80)).toBe(true);
+      expect(await reaches(id, PRIVATE, 80)).toBe(false);
+      await client.post(`/v1/sandboxes/${id}/stop`);
+      const eventsOf = async () =>
+        (await client.get('/v1/events', { resource_id: id, category: 'network' })).body.data;
+      await until(
+        async () => {
+          service.ctx.network.record.endMinute();
+          return eventsOf();
+        },
+        (events: any[]) => events.length === 2,
+      );
+      const [used, denied] = ((await eventsOf()) as any[])
+        .toSorted((one, other) => (one.event_type < other.event_type ? 1 : -1))
+        .map(({ payload }) => payload);
+      expect(used).toMatchObject({
+        address: PUBLIC,
+        port: 80,
+        protocol: 'tcp',
+        verdict: 'allowed',
+        connections: 1,
+      });
+      expect(used.received_bytes).toBeGreaterThan('reached'.length);
+      expect(denied).toMatchObject({ address: PRIVATE, port: 80, verdict: 'denied', kind: 'connection' });
+      const listed = (await client.get(`/v1/sandboxes/${id}/network/denied`)).body.data;
+      expect(listed.map(({ address }: any) => address)).toEqual([PRIVATE]);
+    });
+
     test('allows the public internet and name resolution without a policy, and nothing else', async () => {
       const id = await create('public', serve);
       const neighbour = await create('neighbour', serve);

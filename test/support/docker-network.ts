@@ -139,13 +139,14 @@ export async function startWith(
   beforeConnecting: () => unknown = () => undefined,
 ): Promise<TestService> {
   return startTestService({
-    runtime: async (instanceId, volumes) => {
+    runtime: async (instanceId, volumes, _pool, gateway) => {
       beforeConnecting();
       return DockerRuntime.connect(instanceId, {
         socketPath: SOCKET,
         resolvers: [RESOLVER],
         capacity: { vcpus: 100, memoryMib: 1_000_000 },
         volumes,
+        gateway,
         ...options,
       });
     },

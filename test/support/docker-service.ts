@@ -13,12 +13,13 @@ import { until } from './polling.js';
 /** Options that put a test service on a Docker engine. Default: the engine of the machine. */
 export function onDocker(options: Partial<DockerOptions> = {}): Pick<TestOptions, 'runtime'> {
   return {
-    runtime: (instanceId, volumes, pool) =>
+    runtime: (instanceId, volumes, pool, gateway) =>
       DockerRuntime.connect(instanceId, {
         socketPath: SOCKET,
         network: 'none',
         volumes,
         pulls: pullsFrom(pool),
+        gateway,
         ...options,
       }),
   };

@@ -21,6 +21,8 @@ import { makeLog, withCopy } from '../../src/lib/log.js';
 import { createOrg } from '../../src/orgs/create.js';
 import { NO_METERS } from '../../src/lib/meters.js';
 import type { Metrics } from '../../src/metrics/open-metrics.js';
+import type { GatewayServices } from '../../src/engine/definition.js';
+import { NetworkObserver } from '../../src/engine/network-record/observer.js';
 import type { Runtime } from '../../src/engine/runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from '../../src/engines/simulated/runtime.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
@@ -32,6 +34,7 @@ import { startWorker } from '../../src/worker.js';
 import { makeClient, type Client } from './client.js';
 import { cloneTemplate } from './database.js';
 import { expectCatalogued } from './event-catalogue.js';
+import { gatewayServices } from '../../src/service/gateway-services.js';
 import { makeContext } from '../../src/service/make-context.js';
 import { DEFAULT_SETTINGS } from '../../src/settings.js';
 
@@ -57,7 +60,12 @@ export interface TestService {
 export interface TestOptions {
   simulated?: SimulatedOptions;
   /** Creates a runtime other than the simulated one. `instanceId`: of the database. */
-  runtime?: (instanceId: string, volumes: VolumeStore, pool: Pool) => Promise<Runtime>;
+  runtime?: (
+    instanceId: string,
+    volumes: VolumeStore,
+    pool: Pool,
+    gateway: GatewayServices,
+  ) => Promise<Runtime>;
   settings?: Partial<ServiceContext['settings']>;
   now?: ServiceContext['now'];
   worker?: boolean;
@@ -115,10 +123,12 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   const volumesDir = join(directory, 'volumes');
   const volumes = new VolumeStore(volumesDir);
   await volumes.prepare();
-  const runtime = options.runtime
-    ? await options.runtime(instance.id, volumes, pool)
-    : new SimulatedRuntime(directory, options.simulated);
   const keyring = openKeyring({ file: join(directory, 'secret-keys') });
+  const network = new NetworkObserver();
+  const gateway = gatewayServices({ pool, keyring, observer: network });
+  const runtime = options.runtime
+    ? await options.runtime(instance.id, volumes, pool, gateway)
+    : new SimulatedRuntime(directory, options.simulated);
   const seenHeads = new SeenHeads(join(directory, 'event-heads'));
   const disk = new DiskReserve({
     pathOf:
@@ -135,6 +145,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     pool,
     requests,
     runtime,
+    network,
     volumes,
     changes,
     log,

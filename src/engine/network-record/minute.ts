@@ -1,11 +1,11 @@
-import type { Flow } from '../../gateway/protocol.js';
+import type { ObservedFlow } from '../definition.js';
 import { keyOf, sane, short, type Refusal } from './refusal.js';
 
 /** `secrets`: refusals for a secret, which have a room of their own, so that no other refusals displace them. */
 export const MINUTE = { destinations: 100, refusals: 100, secrets: 50 };
 
 /** The traffic with one destination. Times are in milliseconds since 1970. */
-export type Destination = Omit<Flow, 'sandbox' | 'name'> & { name: string | null };
+export type Destination = Omit<ObservedFlow, 'sandbox' | 'name'> & { name: string | null };
 
 /** Counts without their destinations: there were too many, or the bytes of the hour are used up. */
 export interface LeftOut {
@@ -35,7 +35,7 @@ export class SandboxMinute {
   }
 
   /** `isFull`: no further destination can be told apart. */
-  addFlow(flow: Flow, isFull: boolean): void {
+  addFlow(flow: ObservedFlow, isFull: boolean): void {
     const key = destinationKey(flow);
     const known = this.destinations.get(key);
     if (known) return addTo(known, flow);
@@ -93,11 +93,19 @@ export class PendingRefusal {
   }
 }
 
-function destinationKey({ name = '', address, port, protocol, rule }: Flow): string {
+function destinationKey({ name = '', address, port, protocol, rule }: ObservedFlow): string {
   return `${protocol} ${address} ${port} ${rule} ${name}`;
 }
 
-function destinationOf({ name, address, port, protocol, rule, secrets, ...counts }: Flow): Destination {
+function destinationOf({
+  name,
+  address,
+  port,
+  protocol,
+  rule,
+  secrets,
+  ...counts
+}: ObservedFlow): Destination {
   const { connections, sentBytes, receivedBytes, firstAt, lastAt } = counts;
   return {
     name: short(name),
@@ -114,7 +122,7 @@ function destinationOf({ name, address, port, protocol, rule, secrets, ...counts
   };
 }
 
-function addTo(known: Destination, flow: Flow): void {
+function addTo(known: Destination, flow: ObservedFlow): void {
   known.connections += flow.connections;
   known.sentBytes += flow.sentBytes;
   known.receivedBytes += flow.receivedBytes;

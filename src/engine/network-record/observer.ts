@@ -1,5 +1,5 @@
-import type { Denial, Flow } from '../../gateway/protocol.js';
-import type { GatewayServices } from '../definition.js';
+import type { Denial } from '../../gateway/protocol.js';
+import type { GatewayServices, ObservedFlow } from '../definition.js';
 import { DeniedLists } from './denied-lists.js';
 import { PendingRecord } from './pending-record.js';
 import { refusalOf } from './refusal.js';
@@ -22,7 +22,7 @@ export class NetworkObserver implements Pick<GatewayServices, 'denied' | 'flows'
     refusals.set(denial.kind, (refusals.get(denial.kind) ?? 0) + refusal.count);
   }
 
-  flows(flows: readonly Flow[]): void {
+  flows(flows: readonly ObservedFlow[]): void {
     for (const flow of flows) {
       this.record.addFlow(flow);
       this.totals.connections += flow.connections;

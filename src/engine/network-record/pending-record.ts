@@ -1,4 +1,4 @@
-import type { Flow } from '../../gateway/protocol.js';
+import type { ObservedFlow } from '../definition.js';
 import { SandboxMinute, type Destination, type LeftOut } from './minute.js';
 import type { Refusal } from './refusal.js';
 
@@ -30,7 +30,7 @@ export class PendingRecord {
   /** Entries that were dropped because the database was away for long. */
   lost = 0;
 
-  addFlow(flow: Flow): void {
+  addFlow(flow: ObservedFlow): void {
     const of = this.of(flow.sandbox);
     this.counted(of, () => of.addFlow(flow, this.isFullFor(of)));
   }

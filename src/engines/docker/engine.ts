@@ -44,6 +44,7 @@ SystemCallFilter=@system-service @mount setns unshare`,
       bandwidthMbits: surroundings.bandwidthMbits,
       sharedCpuMillis: surroundings.sharedCpuMillis,
       pulls: surroundings.pulls,
+      gateway: surroundings.gateway,
     });
   },
   async examine(options, context) {

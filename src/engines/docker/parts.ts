@@ -7,7 +7,7 @@ import type { ContainerdPlace } from './containerd.js';
 import type { DetectedCapabilities } from './detect-capabilities.js';
 import type { GuestInit } from './guest-init.js';
 import type { Images } from './images/images.js';
-import type { PullOptions } from '../../engine/definition.js';
+import type { GatewayServices, PullOptions } from '../../engine/definition.js';
 import type { GuardedGroup } from '../../network-policy/guarded-groups.js';
 import type { SandboxNetworks } from './network/sandbox-networks.js';
 import type { UnansweredCalls } from './unanswered-calls.js';
@@ -32,6 +32,8 @@ export interface DockerOptions {
   defaultDiskMib?: number | undefined;
   /** Default: no image is pulled. */
   pulls?: PullOptions | undefined;
+  /** Default: no sandbox has a gateway or a record of its network. */
+  gateway?: GatewayServices | undefined;
 }
 
 /** The parts of a connected runtime: the engine, the machine below it, and the queues before both. */

@@ -103,6 +103,7 @@ export class DockerRuntime implements Runtime {
         resolvers: options.resolvers,
         openableGroups: options.allow ?? [],
         bandwidthMbits: options.bandwidthMbits ?? 0,
+        gateway: options.gateway,
         unmountable: detected.mounts.unavailable,
         init,
         sharesKernel: sharesKernel(info, options.runtimeClass),
@@ -115,7 +116,8 @@ export class DockerRuntime implements Runtime {
     });
   }
 
-  async takeOver(): Promise<void> {
+  async takeOver(term: { readonly valid: boolean }): Promise<void> {
+    this.parts.networks.takeOver(term);
     this.inspections.forget();
     await this.parts.detected.mounts.sweep();
   }

@@ -149,6 +149,7 @@ export async function readRunSpec(
   has_secrets: boolean;
   caps: Record<string, number>;
   most_runs: number | null;
+  records_network: boolean;
 }> {
   const { rows } = await sql.query<{
     name: string;
@@ -156,6 +157,7 @@ export async function readRunSpec(
     has_secrets: boolean;
     caps: Record<string, number> | null;
     most_runs: number | null;
+    records_network: boolean;
   }>(
     prepared(
       `select s.name, run_spec::text, exists (
@@ -164,13 +166,14 @@ export async function readRunSpec(
            join volumes v on v.org_id = m.org_id and v.id = m.volume_id
            where m.org_id = s.org_id and m.sandbox_id = s.id and v.capacity_gib is not null) as caps,
          (select max_concurrent_ephemeral_running + max_concurrent_persistent_running
-           from quotas q where q.org_id = s.org_id) as most_runs
+           from quotas q where q.org_id = s.org_id) as most_runs,
+         (select network_record from orgs o where o.id = s.org_id) as records_network
        from sandboxes s where org_id = $1 and id = $2`,
       [orgId, id],
     ),
   );
-  const { name, run_spec, has_secrets, caps, most_runs } = rows[0]!;
-  return { name, run_spec: parseSpec(run_spec) as RunSpec, has_secrets, caps: caps ?? {}, most_runs };
+  const { run_spec, caps, ...rest } = rows[0]!;
+  return { ...rest, run_spec: parseSpec(run_spec) as RunSpec, caps: caps ?? {} };
 }
 
 /** Locks ephemeral sandboxes that ended before `before`. Skips locked sandboxes. */

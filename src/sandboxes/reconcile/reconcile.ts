@@ -229,7 +229,8 @@ export class Reconciler {
   ): Promise<void> {
     try {
       const found = await readRunSpec(this.ctx.pool, orgId, sandboxId);
-      const { name, run_spec: spec, has_secrets, caps, most_runs: mostRuns } = found;
+      const { name, run_spec, has_secrets, caps, most_runs: mostRuns, records_network } = found;
+      const spec = records_network ? { ...run_spec, networkRecord: true } : run_spec;
       const secrets = has_secrets
         ? await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId)
         : NO_SECRETS;

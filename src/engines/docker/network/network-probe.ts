@@ -1,6 +1,7 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { engineMessage, NOT_FOUND, statusOf } from '../errors.js';
+import type { GatewayServices } from '../../../engine/definition.js';
 import type { GuestInit } from '../guest-init.js';
 import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
 import { explainNoNftables, hasEnvironmentLine } from './nftables.js';
@@ -17,6 +18,7 @@ export interface NetworkOptions {
   resolvers: readonly string[] | undefined;
   openableGroups: readonly GuardedGroup[];
   bandwidthMbits: number;
+  gateway: GatewayServices | undefined;
   unmountable: string | undefined;
   init: GuestInit;
   sharesKernel: boolean;

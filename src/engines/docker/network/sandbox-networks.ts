@@ -21,6 +21,10 @@ import {
   type PauseContainer,
 } from './pause-container.js';
 import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
+import { Evaluator } from '../../../network-policy/evaluate.js';
+import { canRecord } from './record/read-counters.js';
+import { recordTable } from './record/record-table.js';
+import { TrafficRecorder } from './record/recorder.js';
 import { neededRepair } from './repair.js';
 import { systemResolvers } from './resolvers.js';
 import { networkInterfaces } from 'node:os';
@@ -44,11 +48,17 @@ export class SandboxNetworks {
     private readonly docker: Docker,
     private readonly options: NetworkOptions,
     private readonly unavailable: string | undefined,
+    private readonly recorder: TrafficRecorder | undefined,
   ) {}
 
   get capabilities(): Capability[] {
     if (this.unavailable !== undefined) return [];
-    return [...FILTERS, ...this.options.openableGroups.map((group) => `network_${group}` as const)];
+    const recorded = this.recorder ? (['network_record'] as const) : [];
+    return [
+      ...FILTERS,
+      ...recorded,
+      ...this.options.openableGroups.map((group) => `network_${group}` as const),
+    ];
   }
 
   get description(): string {
@@ -57,7 +67,16 @@ export class SandboxNetworks {
   }
 
   static async open(docker: Docker, options: NetworkOptions): Promise<SandboxNetworks> {
-    return new SandboxNetworks(docker, options, await explainNoNetwork(docker, options));
+    const unavailable = await explainNoNetwork(docker, options);
+    const { gateway, instanceId } = options;
+    const isRecorded = gateway !== undefined && unavailable === undefined && (await canRecord());
+    const recorder = isRecorded ? new TrafficRecorder(docker, instanceId, gateway) : undefined;
+    return new SandboxNetworks(docker, options, unavailable, recorder);
+  }
+
+  /** `term`: of the process that acts on the engine. */
+  takeOver(term: { readonly valid: boolean }): void {
+    this.recorder?.start(term);
   }
 
   /** Excludes `repair` from a sandbox until the returned function is called. */
@@ -102,14 +121,19 @@ export class SandboxNetworks {
       await createPauseContainer({ ...options, sandboxId, hostname, network });
     }
     const pause = await this.startPause(sandboxId);
-    const rules = compilePolicy(spec.networkPolicy ?? PUBLIC_PROFILE, {
+    const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
+    const surroundings = {
       hosts: [...hostAddresses(), ...pause.gateways],
       resolvers,
       neighbours: pause.links,
       openableGroups: options.openableGroups,
-      bandwidthMbits: options.bandwidthMbits,
-    });
-    await loadRules(pause.pid, environmentLineOf(sandboxId), rules);
+    };
+    const rules = compilePolicy(policy, { ...surroundings, bandwidthMbits: options.bandwidthMbits });
+    // A sandbox that starts again soon has the namespace of its previous run.
+    await this.recorder?.finish(sandboxId);
+    const isRecorded = this.recorder !== undefined && spec.networkRecord === true;
+    await loadRules(pause.pid, environmentLineOf(sandboxId), isRecorded ? rules + recordTable() : rules);
+    this.recorder?.begin(sandboxId, pause.pid, isRecorded ? new Evaluator(policy, surroundings) : undefined);
     this.unconfirmed.set(sandboxId, pause);
     return {
       mode: `container:${pause.id}`,
@@ -137,6 +161,7 @@ export class SandboxNetworks {
   }
 
   async remove(sandboxId: string): Promise<void> {
+    await this.recorder?.finish(sandboxId);
     await removePauseContainer(this.docker, sandboxId);
   }
 
@@ -158,6 +183,7 @@ export class SandboxNetworks {
 
   /** Waits for `repair`. Removes the bridge if no pause container needs it. */
   async close(): Promise<void> {
+    await this.recorder?.close();
     await Promise.all(this.repairs.values());
     if (this.unavailable !== undefined || this.options.name !== undefined) return;
     const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };
@@ -181,6 +207,7 @@ export class SandboxNetworks {
     );
     switch (neededRepair(sandbox, pause)) {
       case 'stop_pause_container':
+        await this.recorder?.finish(sandboxId);
         return stopPauseContainer(this.docker, sandboxId);
       case 'remove_pause_container':
         return removePauseContainer(this.docker, sandboxId);
