@@ -1,0 +1,169 @@
+import fc from 'fast-check';
+import { text } from 'node:stream/consumers';
+import { Readable } from 'node:stream';
+import { expect, test } from 'vitest';
+import { Echoes } from '../../src/gateway/secrets/echoes.js';
+import { EncodedText } from '../../src/gateway/secrets/encoded-text.js';
+import { Substitution, Violation } from '../../src/gateway/secrets/substitute.js';
+import type { GatedSecret } from '../../src/gateway/protocol.js';
+
+const everywhere = { headers: true, headerFields: [], basicAuth: true, query: true, body: true };
+const secret = (more: Partial<GatedSecret> = {}): GatedSecret => ({
+  name: 'TOKEN',
+  placeholder: '$MSB_TOKEN',
+  value: 'k"e/y+ü',
+  allowedHosts: [{ type: 'exact', value: 'api.example.com' }],
+  passthroughHosts: [],
+  places: everywhere,
+  onViolation: 'block_and_log',
+  requireTlsIdentity: true,
+  ...more,
+});
+const api = { name: 'api.example.com', isVerified: true };
+const to = (name: string) => ({ ...api, name });
+const latin1 = (value: string) => Buffer.from(value).toString('latin1');
+const base64 = (value: string) => Buffer.from(value).toString('base64');
+const head = (headers: [string, string][], path = '/') => ({ method: 'POST', path, headers });
+
+test('puts the value into each place that a secret allows, in the form of the place', () => {
+  const substitution = new Substitution([secret()], api);
+  const { value, used } = substitution.head(
+    head(
+      [
+        ['X-Key', 'a $MSB_TOKEN b'],
+        ['Authorization', `Basic ${base64('me:$MSB_TOKEN')}`],
+      ],
+      '/p/$MSB_TOKEN?k=%24MSB_TOKEN&l=$MSB_TOKEN',
+    ),
+  ) as any;
+  const encoded = encodeURIComponent(secret().value);
+  expect(value).toEqual({
+    path: `/p/$MSB_TOKEN?k=${encoded}&l=${encoded}`,
+    headers: [
+      ['X-Key', `a ${latin1(secret().value)} b`],
+      ['Authorization', `Basic ${base64(`me:${secret().value}`)}`],
+    ],
+  });
+  expect(used).toEqual(['TOKEN']);
+  const body = (content: string, type: string) =>
+    (substitution.body(Buffer.from(content), type) as any).value.toString();
+  expect(JSON.parse(body('{"a":"\\u0024MSB_TOKEN"}', 'application/json'))).toEqual({ a: secret().value });
+  expect(new URLSearchParams(body('a=%24MSB_TOKEN', 'application/x-www-form-urlencoded')).get('a')).toBe(
+    secret().value,
+  );
+  expect(body('<$MSB_TOKEN>', 'text/plain')).toBe(`<${secret().value}>`);
+});
+
+test('leaves the placeholder in places that are switched off, and for hosts that are to get it', () => {
+  const request = head(
+    [
+      ['Authorization', 'Bearer $MSB_TOKEN'],
+      ['X-Key', '$MSB_TOKEN'],
+    ],
+    '/?q=$MSB_TOKEN',
+  );
+  const only = { ...everywhere, headerFields: ['x-key'], query: false };
+  const { value } = new Substitution([secret({ places: only })], api).head(request) as any;
+  expect(value.headers).toEqual([
+    ['Authorization', 'Bearer $MSB_TOKEN'],
+    ['X-Key', latin1(secret().value)],
+  ]);
+  expect(value.path).toBe('/?q=$MSB_TOKEN');
+  const passes = secret({ passthroughHosts: [{ type: 'wildcard', value: '*.log.example' }] });
+  const passed = new Substitution([passes], to('log.example')).head(request) as any;
+  expect(passed).toEqual({ value: { path: request.path, headers: request.headers }, used: [] });
+});
+
+test('refuses a placeholder on the way to another server, in each form in which it can be written', () => {
+  const substitution = new Substitution([secret()], to('evil.example'));
+  const requests = [
+    head([['x', '$MSB_TOKEN']]),
+    head([['$MSB_TOKEN', 'x']]),
+    head([['authorization', `Basic ${base64('$MSB_TOKEN:')}`]]),
+    head([], '/%24%4d%53B_TOKEN'),
+    head([], '/?q=%24MSB_TOKEN'),
+  ];
+  for (const request of requests) expect(substitution.head(request)).toBeInstanceOf(Violation);
+  const unverified = new Substitution([secret()], { ...api, isVerified: false });
+  expect(unverified.head(requests[0]!)).toBeInstanceOf(Violation);
+  expect(unverified.head(head([['x', 'y']]))).not.toBeInstanceOf(Violation);
+  const clear = new Substitution([secret({ requireTlsIdentity: false })], { ...api, isVerified: false });
+  expect((clear.head(requests[0]!) as any).used).toEqual(['TOKEN']);
+});
+
+test('a value with a line break never reaches a header', () => {
+  const substitution = new Substitution([secret({ value: 'a\r\nHost: evil.example' })], api);
+  expect(substitution.head(head([['x', '$MSB_TOKEN']]))).toBeInstanceOf(Violation);
+});
+
+const anyText = fc
+  .string({ unit: 'binary', minLength: 1, maxLength: 20 })
+  .filter((value) => value.isWellFormed());
+/** Writes each character in a form of its own, by other means than the code under test. */
+const written = (value: string, forms: readonly number[]) =>
+  [...value]
+    .map((point, at) => {
+      const form = forms[at % forms.length]! % 3;
+      if (form === 1)
+        return [...Buffer.from(point)]
+          .map((byte) => `%${byte.toString(16).padStart(2, '0').toUpperCase()}`)
+          .join('');
+      if (form === 2)
+        return Array.from(
+          { length: point.length },
+          (_, unit) => `\\u${point.charCodeAt(unit).toString(16).padStart(4, '0')}`,
+        ).join('');
+      return latin1(point);
+    })
+    .join('');
+const forms = fc.array(fc.nat(2), { minLength: 1, maxLength: 20 });
+
+test('finds every mixture of forms of any text, also when it comes in pieces', () => {
+  fc.assert(
+    fc.property(anyText, forms, fc.nat(400), (value, mixture, cut) => {
+      const found = written(value, mixture);
+      expect(new EncodedText(value).isIn(`x${found}y`)).toBe(true);
+      const scan = new Substitution([secret({ placeholder: value })], to('evil.example')).scanner();
+      const bytes = Buffer.from(`ab${found}cd`, 'latin1');
+      const at = cut % bytes.length;
+      expect(scan(bytes.subarray(0, at)) ?? scan(bytes.subarray(at))).toBeInstanceOf(Violation);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test('an echo in pieces becomes the placeholder, and nothing else changes', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.stringMatching(/^[a-c"\\/]{4,9}$/),
+      fc.array(fc.stringMatching(/^[a-c"\\/]{0,5}$/), { maxLength: 6 }),
+      fc.array(fc.integer({ min: 1, max: 7 }), { minLength: 1, maxLength: 8 }),
+      async (value, between, sizes) => {
+        // Without a capital letter no text around can be one.
+        const sent = between.join(`<${value}>`);
+        const echoes = new Echoes([secret({ value, placeholder: 'X' })], new Map());
+        const pieces: Buffer[] = [];
+        for (let at = 0, turn = 0; at < sent.length; turn++) {
+          const size = sizes[turn % sizes.length]!;
+          pieces.push(Buffer.from(sent.slice(at, at + size)));
+          at += size;
+        }
+        const whole = await text(Readable.from(pieces).pipe(echoes.transform()));
+        expect(whole).toBe(echoes.replace(sent));
+        expect(whole).not.toContain(value);
+      },
+    ),
+    { numRuns: 200 },
+  );
+});
+
+test('a live stream of events is not held back, and credentials that were sent return as the guest wrote them', async () => {
+  const substitution = new Substitution([secret({ value: 'hunter22' })], api);
+  const written = base64('me:$MSB_TOKEN');
+  substitution.head(head([['authorization', `Basic ${written}`]]));
+  const transform = new Echoes(substitution.shared, substitution.credentials).transform();
+  transform.write('data: hunter22\n\n');
+  expect(transform.read().toString()).toBe('data: $MSB_TOKEN\n\n');
+  transform.end(`Basic ${base64('me:hunter22')}`);
+  expect(await text(transform)).toBe(`Basic ${written}`);
+});
