@@ -11,7 +11,7 @@ export interface NetworkRecordJob {
   finish(ctx: WorkerContext): Promise<void>;
 }
 
-/** Makes the pass that ends violators, and writes what became due in the record of the network. */
+/** Makes the pass that ends violators, and writes the due part of the record of the network. */
 export function makeNetworkRecordJob(writer = new RecordWriter()): NetworkRecordJob {
   let forgetAt = performance.now() + FORGET_EVERY_MS;
   return {

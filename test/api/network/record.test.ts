@@ -14,8 +14,18 @@ let service: TestService;
 let client: Client;
 let skippedMs = 0;
 let sandboxes = 0;
+/** The engine was asked to count the traffic of these. */
+const counted = new Set<string>();
 beforeAll(async () => {
-  service = await startTestService({ now: () => addMillis(now(), skippedMs) });
+  service = await startTestService({
+    now: () => addMillis(now(), skippedMs),
+    simulated: {
+      failStart: ({ sandboxId, spec }) => {
+        if (spec.networkRecord) counted.add(sandboxId);
+        return undefined;
+      },
+    },
+  });
   client = await service.newOrg();
 });
 afterAll(() => service.close());
@@ -169,6 +179,8 @@ test('the operator turns it on for an organization, and only the counts of too m
   await untilEvents(() => eventsOf(known.id), 1);
   expect(await eventsOf(id, mine)).toEqual([]);
   expect((await run([...args, '--record', 'on'])).out).toContain('of all sandboxes');
+  const later = await startSandbox(undefined, mine);
+  expect([id, known.id, later.id].map((each) => counted.has(each))).toEqual([false, true, true]);
   for (let port = 1; port <= 130; port += 1) use(id, { port });
   endMinute();
   const events = await untilEvents(
