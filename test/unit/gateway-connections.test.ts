@@ -1,9 +1,11 @@
 import { once } from 'node:events';
+import { createServer as createHttpServer } from 'node:http';
 import type { Socket } from 'node:net';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { RequestForwarder } from '../../src/gateway/connections/hand-over.js';
+import { Interceptor } from '../../src/gateway/intercept/intercept.js';
 import type { Rule } from '../../src/network-policy/schema.js';
 import { Authority } from '../support/certificates.js';
 import { clientHello, Front, OTHER_SANDBOX, outcomeOf, settingsOf } from '../support/gateway-front.js';
@@ -268,6 +270,52 @@ describe('a strict connection by HTTP', () => {
     expect((await send(80, GET('good.example'))).text).toBe(GET('good.example'));
     expect(taken).toEqual([['good.example', false]]);
     expect(front.flows.report()).toMatchObject([{ name: 'good.example', connections: 1 }]);
+  });
+
+  it('is checked at each request of the connection, by the parser that forwards it', async () => {
+    const interceptor = new Interceptor({ denials: { add: (denial) => front.denials.push(denial) } });
+    open(
+      [GOOD],
+      {},
+      {
+        isNeeded: () => false,
+        handle: (socket, to) =>
+          interceptor.handle(socket, { ...to, port: front.upstreamOf(to.address, to.port) }),
+      },
+    );
+    front.bind('good.example', SERVER);
+    front.bind('bad.example', SERVER);
+    const hosts: string[] = [];
+    const server = createHttpServer((request, response) => {
+      hosts.push(String(request.headers.host));
+      request.resume().on('end', () => response.end('answer'));
+    });
+    server.on('upgrade', (_request, socket) => {
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+      socket.pipe(socket);
+    });
+    await front.serve(SERVER, 80, server);
+    const body = 'GET / HTTP/1.1\r\nHost: bad.example\r\n\r\n';
+    const post = `POST / HTTP/1.1\r\nHost: good.example\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+    // The second request comes with the first one, and later.
+    for (const isAtOnce of [true, false]) {
+      const socket = await front.connect(SERVER, 80);
+      const outcome = outcomeOf(socket);
+      socket.write(isAtOnce ? post + GET('bad.example') : post);
+      await once(socket, 'data');
+      if (!isAtOnce) socket.write(GET('bad.example'));
+      await sleep(100);
+      socket.end();
+      const { text } = await outcome;
+      expect(text.match(/HTTP\/1.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 403']);
+    }
+    expect(hosts).toEqual(['good.example', 'good.example']);
+    expect(front.denials).toMatchObject([{ name: 'bad.example' }, { name: 'bad.example' }]);
+    const socket = await front.connect(SERVER, 80);
+    socket.write('GET / HTTP/1.1\r\nHost: good.example\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+    expect(String((await once(socket, 'data'))[0])).toContain('101 Switching');
+    socket.write('frames');
+    expect(String((await once(socket, 'data'))[0])).toBe('frames');
   });
 
   it('cannot reach an allowed name through a tunnel of another machine', async () => {

@@ -64,6 +64,8 @@ export class Http1Forwarder {
     };
     socket.on('end', end).on('close', end);
     this.server.emit('connection', client);
+    // A listener does not wake a socket that was paused, and the first bytes of clear HTTP wait in one.
+    client.resume();
   }
 
   private forward(request: IncomingMessage, response: ServerResponse): void {
