@@ -21,6 +21,7 @@ import {
   type PauseContainer,
 } from './pause-container.js';
 import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
+import { hasDomainRules } from '../../../network-policy/domains.js';
 import { Evaluator } from '../../../network-policy/evaluate.js';
 import { canRecord } from './record/read-counters.js';
 import { recordTable } from './record/record-table.js';
@@ -131,9 +132,11 @@ export class SandboxNetworks {
     const rules = compilePolicy(policy, { ...surroundings, bandwidthMbits: options.bandwidthMbits });
     // A sandbox that starts again soon has the namespace of its previous run.
     await this.recorder?.finish(sandboxId);
-    const isRecorded = this.recorder !== undefined && spec.networkRecord === true;
-    await loadRules(pause.pid, environmentLineOf(sandboxId), isRecorded ? rules + recordTable() : rules);
-    this.recorder?.begin(sandboxId, pause.pid, isRecorded ? new Evaluator(policy, surroundings) : undefined);
+    // The list of refusals of a sandbox with a gateway has those of the kernel too.
+    const isCounted = this.recorder !== undefined && (spec.networkRecord === true || spec.gated != null);
+    await loadRules(pause.pid, environmentLineOf(sandboxId), isCounted ? rules + recordTable() : rules);
+    const evaluator = hasDomainRules(policy) ? undefined : new Evaluator(policy, surroundings);
+    this.recorder?.begin(sandboxId, pause.pid, isCounted ? { evaluator } : undefined);
     this.unconfirmed.set(sandboxId, pause);
     return {
       mode: `container:${pause.id}`,

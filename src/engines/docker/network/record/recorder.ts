@@ -16,6 +16,11 @@ import { SandboxTraffic } from './traffic.js';
 /** Below a minute, so that each minute has its own part. A reading takes about 10 ms of a processor. */
 const READ_EVERY_MS = 20_000;
 
+interface Counting {
+  /** Undefined: names decide too, and the kernel does not know them. */
+  evaluator: Evaluator | undefined;
+}
+
 interface Known {
   pid: number;
   /** Undefined: it has no counters. */
@@ -41,9 +46,9 @@ export class TrafficRecorder {
     private readonly observer: Pick<GatewayServices, 'denied' | 'flows'>,
   ) {}
 
-  /** Before a run: its counters begin with 0. `evaluator`: undefined when it is not recorded. */
-  begin(sandboxId: string, pid: number, evaluator: Evaluator | undefined): void {
-    const traffic = evaluator && new SandboxTraffic(sandboxId, evaluator, Date.now());
+  /** Before a run: its counters begin with 0. `counting`: undefined when it has none. */
+  begin(sandboxId: string, pid: number, counting: Counting | undefined): void {
+    const traffic = counting && new SandboxTraffic(sandboxId, counting.evaluator, Date.now());
     this.known.set(sandboxId, { pid, traffic, begun: true, knownAt: performance.now() });
   }
 

@@ -8,7 +8,7 @@ export class SandboxTraffic {
   private previous: Reading | undefined;
   private readAt: number;
 
-  /** `evaluator`: undefined when the policy is unknown, after a restart of the service. */
+  /** `evaluator`: undefined when names decide too, or when the policy is unknown after a restart of the service. */
   constructor(
     private readonly sandbox: string,
     private readonly evaluator: Evaluator | undefined,
@@ -65,7 +65,6 @@ export class SandboxTraffic {
     return { flows: [...flows, ...others], denials };
   }
 
-  /** The rule is unknown where names decided it. */
   private described({ address, port, protocol }: Peer, action: 'allow' | 'deny') {
     const verdict = this.evaluator?.decide({ carrier: protocol, address, port, names: [] });
     const rule = verdict?.action === action ? verdict.rule : null;
