@@ -38,6 +38,17 @@ const TLS: TlsSettings = {
   validityHours: 24,
 };
 
+export const SECRET: GatedSecret = {
+  name: 'TOKEN',
+  placeholder: '$MSB_TOKEN',
+  value: 'canary-value-of-the-secret',
+  allowedHosts: [{ type: 'exact', value: NAME }],
+  passthroughHosts: [],
+  places: { headers: true, headerFields: [], basicAuth: true, query: true, body: true },
+  onViolation: 'block_and_log',
+  requireTlsIdentity: true,
+};
+
 export interface Given {
   /** The server listens there. */
   port: number;

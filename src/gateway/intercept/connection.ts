@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Denials } from '../denials.js';
+import type { Denial } from '../protocol.js';
 import type { Destination } from './destination.js';
 import type { Refusal } from './refusal.js';
 import type { Upstream } from './upstream.js';
@@ -33,19 +34,21 @@ export class Connection {
     this.raw.resetAndDestroy();
   }
 
+  /** Tells the refusal, and ends the connection. */
+  refuse(reason: string): void {
+    this.tell('connection', this.to.encrypted ? 'tls' : 'tcp', this.to.name, reason);
+    this.reset();
+  }
+
   /** Tells that a request was refused. */
-  deny(refusal: Refusal): void {
-    const { sandbox, name, address, port } = this.to;
-    this.denials.add({
-      sandbox: sandbox.settings.id,
-      at: Date.now(),
-      kind: 'request',
-      protocol: 'http',
-      name: refusal.domain || name,
-      address,
-      port,
-      reason: refusal.message,
-    });
+  deny({ domain, message }: Refusal): void {
+    this.tell('request', 'http', domain || this.to.name, message);
+  }
+
+  private tell(kind: Denial['kind'], protocol: Denial['protocol'], name: string, reason: string): void {
+    const { sandbox, address, port } = this.to;
+    const at = Date.now();
+    this.denials.add({ sandbox: sandbox.settings.id, at, kind, protocol, name, address, port, reason });
   }
 
   /** Ciphertext counts too, as for connections that are not decrypted. */

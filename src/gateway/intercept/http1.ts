@@ -63,6 +63,8 @@ export class Http1Forwarder {
       if (serving.agent.isIdle) client.end();
     };
     socket.on('end', end).on('close', end);
+    // A client that ends its side mostly is gone. The server sees it, as it would without the gateway.
+    client.once('end', () => serving.agent.endWhenSent());
     this.server.emit('connection', client);
     // A listener does not wake a socket that was paused, and the first bytes of clear HTTP wait in one.
     client.resume();
@@ -157,10 +159,14 @@ export class Http1Forwarder {
   /** Lets the parser read the request again, without its upgrade. */
   private ignoreUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     const fields: string[] = [];
-    for (let at = 0; at < request.rawHeaders.length; at += 2) {
-      const name = request.rawHeaders[at]!;
-      const isOfUpgrade = ['upgrade', 'connection', 'http2-settings'].includes(name.toLowerCase());
-      if (!isOfUpgrade) fields.push(`${name}: ${request.rawHeaders[at + 1]}`);
+    for (const [name, value] of pairsOf(request.rawHeaders)) {
+      const isOfUpgrade = ['upgrade', 'http2-settings'].includes(name.toLowerCase());
+      if (name.toLowerCase() !== 'connection') {
+        if (!isOfUpgrade) fields.push(`${name}: ${value}`);
+        continue;
+      }
+      const kept = listOf(value).filter((each) => each !== 'upgrade' && each !== 'http2-settings');
+      if (kept.length > 0) fields.push(`${name}: ${kept.join(', ')}`);
     }
     const line = `${request.method} ${request.url} HTTP/${request.httpVersion}`;
     socket.unshift(Buffer.concat([Buffer.from(`${[line, ...fields].join('\r\n')}\r\n\r\n`, 'latin1'), head]));

@@ -1,12 +1,17 @@
 import { isWithinDomain } from '../../network-policy/domains.js';
-import type { HostPattern } from '../protocol.js';
+import type { GatedSecret, HostPattern } from '../protocol.js';
 import type { GatedSandbox } from '../sandbox.js';
 
 /** Whether a TLS connection is decrypted: a secret is for its name, or the sandbox asked for everything. */
 export function needsDecryption({ settings }: GatedSandbox, name: string, port: number): boolean {
   const { tls, secrets } = settings;
   if (!tls.ports.includes(port) || tls.bypass.some((pattern) => matchesPattern(pattern, name))) return false;
-  return tls.enabled || secrets.some(({ allowedHosts }) => allowedHosts.some((host) => isFor(host, name)));
+  return tls.enabled || hasSecretFor(secrets, name);
+}
+
+/** Whether a secret may be put into requests to the name. */
+export function hasSecretFor(secrets: readonly GatedSecret[], name: string): boolean {
+  return secrets.some(({ allowedHosts }) => allowedHosts.some((host) => isFor(host, name)));
 }
 
 /** `pattern`: an exact name, or `*.suffix`, which matches the apex too. */

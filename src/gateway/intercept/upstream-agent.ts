@@ -8,12 +8,13 @@ import type { Duplex } from 'node:stream';
  */
 export class UpstreamAgent extends Agent {
   private readonly waiting: ClientRequest[] = [];
-  private isBusy = false;
+  private current: ClientRequest | undefined;
+  private isEnding = false;
 
   constructor(private readonly socket: Duplex) {
     super({ keepAlive: true });
     socket.on('free', () => {
-      this.isBusy = false;
+      this.current = undefined;
       this.next();
     });
     socket.once('close', () => {
@@ -23,7 +24,20 @@ export class UpstreamAgent extends Agent {
   }
 
   get isIdle(): boolean {
-    return !this.isBusy && this.waiting.length === 0;
+    return !this.current && this.waiting.length === 0;
+  }
+
+  /** Ends the side of the client after its last request. The server decides whether it still answers. */
+  endWhenSent(): void {
+    this.isEnding = true;
+    this.endIfSent();
+  }
+
+  private endIfSent(): void {
+    if (!this.isEnding || this.waiting.length > 0) return;
+    const { current } = this;
+    if (current && !current.writableFinished) current.once('finish', () => this.endIfSent());
+    else this.socket.end();
   }
 
   /** Node calls it for each new request. */
@@ -33,11 +47,11 @@ export class UpstreamAgent extends Agent {
   }
 
   private next(): void {
-    if (this.isBusy) return;
+    if (this.current) return;
     const request = this.waiting.shift();
-    if (!request) return;
+    if (!request) return this.endIfSent();
     if (request.destroyed) return this.next();
-    this.isBusy = true;
+    this.current = request;
     request.onSocket(this.socket as Socket);
   }
 }
