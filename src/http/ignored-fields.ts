@@ -1,5 +1,5 @@
 import { nearestName, shortened } from '../lib/nearest.js';
-import { NO_EFFECT, NOT_OFFERED, RESTRICTIONS, type NoEffectMark, type Restrictions } from './schema.js';
+import { NO_EFFECT, NOT_OFFERED, RESTRICTIONS, type Restrictions } from './schema.js';
 
 /** A field of a request that changes nothing. The message fits an answer as well as a refusal. */
 export interface IgnoredField {
@@ -17,7 +17,7 @@ interface Schema {
   oneOf?: Schema[];
   const?: unknown;
   enum?: unknown[];
-  [NO_EFFECT]?: NoEffectMark;
+  [NO_EFFECT]?: string;
   [NOT_OFFERED]?: string;
   [RESTRICTIONS]?: Restrictions;
 }
@@ -53,8 +53,8 @@ export function ignoredFields(schema: Schema, body: unknown): Findings {
       if (Object.keys(value).length > 0)
         findings.refused = { field: path, message: `${path} is not offered: ${refusal}` };
     } else if (mark !== undefined) {
-      if (value !== mark.harmless && ignored.length < MOST_NAMED)
-        ignored.push({ field: path, message: `${path} has no effect: ${mark.reason}` });
+      if (ignored.length < MOST_NAMED)
+        ignored.push({ field: path, message: `${path} has no effect: ${mark}` });
     } else if (Array.isArray(value)) {
       for (const { items } of variantsOf(part, value)) {
         // A patch may be a list of millions of bytes, which have no fields.

@@ -104,19 +104,12 @@ export function isUint64(value: Integer): boolean {
 /** The keyword that marks a field as accepted without effect, and says why. */
 export const NO_EFFECT = 'x-no-effect';
 
-export interface NoEffectMark {
-  reason: string;
-  /** The value that asks for what is so already. */
-  harmless?: unknown;
-}
-
 /**
- * A field that changes nothing here. An answer to a request that sets it has a warning, unless the value is harmless.
+ * A field that changes nothing here. An answer to a request that sets it has a warning.
  */
-export function NoEffect<T extends TSchema>(schema: T, reason: string, harmless?: Static<T>) {
+export function NoEffect<T extends TSchema>(schema: T, reason: string) {
   const description = `Accepted without effect: ${reason}.`;
-  const mark: NoEffectMark = { reason, ...(harmless === undefined ? {} : { harmless }) };
-  return Type.Unsafe<Static<T>>({ ...schema, [NO_EFFECT]: mark, description });
+  return Type.Unsafe<Static<T>>({ ...schema, [NO_EFFECT]: reason, description });
 }
 
 /** The keyword that marks a field as refused, and says why. */

@@ -35,6 +35,7 @@ export const CAPABILITIES = [
   'network_host',
   'network_metadata',
   'published_ports',
+  'host_authorities',
   'tls_interception',
   'connection_limit',
   'network_record',

@@ -16,8 +16,8 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { hasDocker, SOCKET } from './docker.js';
 
 /** Debian and Node 24 as on a public registry, made from packages, so that none is needed. */
-const BASE = 'sandkeep-test-base:bookworm';
-const NODE_BASE = 'sandkeep-test-base:node24';
+export const BASE = 'sandkeep-test-base:bookworm';
+export const NODE_BASE = 'sandkeep-test-base:node24';
 const CERTIFICATES = '/etc/ssl/certs/ca-certificates.crt';
 
 const reason = whyNot();
@@ -54,10 +54,11 @@ export function buildImage(tag: string): void {
   docker('build', '--quiet', '--network', 'host', ...bases, '--tag', tag, PACKAGE_ROOT);
 }
 
-/** Builds `tag` from the text of a Dockerfile, without other files. */
-export function buildFrom(tag: string, dockerfile: string): void {
+/** Builds `tag` from the text of a Dockerfile, and the files of a folder. Default: none. */
+export function buildFrom(tag: string, dockerfile: string, files?: string): void {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-build-'));
   try {
+    if (files !== undefined) cpSync(files, folder, { recursive: true });
     writeFileSync(join(folder, 'Dockerfile'), dockerfile);
     docker('build', '--quiet', '--network', 'host', '--tag', tag, folder);
   } finally {
@@ -65,7 +66,8 @@ export function buildFrom(tag: string, dockerfile: string): void {
   }
 }
 
-function makeBases(): void {
+/** Makes the images from which tests build others. */
+export function makeBases(): void {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-base-'));
   try {
     if (docker('image', 'ls', '--quiet', BASE) === '') makeDebian(join(folder, 'debian.tar'));

@@ -50,7 +50,7 @@ export type CloudHostPatternWildcard = { type: 'wildcard'; value: string };
 export type CloudNetworkSpec = {
   enabled?: boolean;
   ports?: PublishedPortSpec[] | null;
-  trust_host_cas?: unknown;
+  trust_host_cas?: boolean;
   dns?: Record<string, unknown> | null;
   interface?: Record<string, unknown> | null;
   max_connections?: number | null;

@@ -1,5 +1,6 @@
 import type Docker from 'dockerode';
 import { posix } from 'node:path';
+import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { extract, pack, type Headers } from 'tar-stream';
 import { NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
@@ -87,13 +88,16 @@ function typeOf(mode: number): PathStat['type'] {
   return (mode & TYPE_BITS) === 0 ? 'file' : 'other';
 }
 
+/** Undefined: it is no file, or has more bytes than `most`. */
 export async function readFile(
   container: Docker.Container,
   path: string,
-): Promise<Extract<Entry, { type: 'file' }>> {
+  most: number,
+): Promise<Extract<Entry, { type: 'file' }> | undefined> {
   const archive = extract();
   const files: Extract<Entry, { type: 'file' }>[] = [];
-  archive.on('entry', ({ mode = 0o644, uid = 0, gid = 0 }: Headers, content, next) => {
+  archive.on('entry', ({ type, size = 0, mode = 0o644, uid = 0, gid = 0 }: Headers, content, next) => {
+    if (type !== 'file' || size > most) return void archive.destroy();
     const chunks: Buffer[] = [];
     content.on('data', (chunk: Buffer) => chunks.push(chunk));
     content.on('end', () => {
@@ -104,8 +108,9 @@ export async function readFile(
   const source = await container.getArchive({ path });
   await new Promise<void>((resolve, reject) => {
     source.on('error', reject);
-    archive.on('error', reject).on('finish', resolve);
+    archive.on('error', reject).on('finish', resolve).on('close', resolve);
     source.pipe(archive);
   });
-  return files[0]!;
+  (source as Readable).destroy();
+  return files[0];
 }

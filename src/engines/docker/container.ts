@@ -14,6 +14,7 @@ import {
 import type { GuestInit } from './guest-init.js';
 import type { EngineImage } from './images/engine-image.js';
 import type { Bind } from './mounts/staging-directory.js';
+import { trustVariables } from './trust/trust-files.js';
 import { cpuMillis } from '../../engine/shared-cpu.js';
 
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';
@@ -150,9 +151,13 @@ export function hasGuestFiles(binds: readonly Bind[]): boolean {
   return binds.some(({ target }) => target === GUEST_DIRECTORY);
 }
 
-function envOf(run: Run, { path }: EngineImage): string[] {
+function envOf(run: Run, { path, variables }: EngineImage): string[] {
   const { env, scripts } = run.spec;
-  const entries = environmentOf(run).map(({ key, value }) => `${key}=${value}`);
+  const taken = [...variables, ...env.map(({ key }) => key)];
+  const entries = [
+    ...trustVariables(run.spec, taken),
+    ...environmentOf(run).map(({ key, value }) => `${key}=${value}`),
+  ];
   if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;
   return [...entries, `PATH=${path ?? DEFAULT_PATH}:${SCRIPTS_DIRECTORY}`];
 }

@@ -57,7 +57,7 @@ export async function detectCapabilities(
   const lacks = new Map<Capability, string>();
   const missing: string[] = [];
   if (noMounts === undefined) {
-    capabilities.push('named_volumes', 'bind_mounts');
+    capabilities.push('named_volumes', 'bind_mounts', 'host_authorities');
     if (sharesKernel(info, runtimeClass)) capabilities.push('mount_flags');
     const noDisks =
       (await explainNoDisks(volumes.root, directory)) && (await explainNoDisks(volumes.root, directory));

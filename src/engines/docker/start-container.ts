@@ -14,9 +14,13 @@ import { populateContainer } from './files/populate-container.js';
 import type { EngineImage } from './images/engine-image.js';
 import { NO_ROOM } from './no-room.js';
 import type { Bind } from './mounts/staging-directory.js';
+import type { GuestFile } from './mounts/guest-files.js';
 import { PROCESSES } from './options.js';
 import { RoomRetries } from './room-retries.js';
 import { explainOwnLimit, explainStartFailure } from './start-failure.js';
+import { installAuthorities } from './trust/install-authorities.js';
+import { machineAuthorities } from './trust/machine-authorities.js';
+import { trustsInterception, trustsMore } from './trust/trust-files.js';
 import { findContainer, type DockerParts } from './parts.js';
 
 /** Starts sandboxes: makes or renames their containers, with their files, mounts and networks. */
@@ -124,11 +128,24 @@ export class ContainerStarts {
       if (signal.aborted) return;
       await mounts.attach(resolverConfig);
       await this.checkAccounts(run, container, prepared ? undefined : image);
+      if (trustsMore(run.spec)) await mounts.addGuestFiles(await this.installAuthorities(run, container));
       await container.start();
       await this.parts.networks.confirm(run, container);
     } finally {
       await mounts.release();
     }
+  }
+
+  /** At each start: the authority of the interception may be another one by now. */
+  private async installAuthorities(
+    { spec }: Run,
+    container: Docker.Container,
+  ): Promise<ReadonlyMap<string, GuestFile>> {
+    const { options, containerd } = this.parts;
+    return installAuthorities(container, containerd, {
+      own: trustsInterception(spec) ? (await options.gateway?.authority())?.certificate : undefined,
+      machine: spec.trustHostCas === true ? await machineAuthorities() : [],
+    });
   }
 
   /** A disk without patches and mounts of the caller has the files of its image. */

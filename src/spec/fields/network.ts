@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { AnyObject, Field, Int64, NoEffect, NotOffered, Nullable } from '../../http/schema.js';
+import { AnyObject, Field, Int64, NotOffered, Nullable } from '../../http/schema.js';
 import { blocksEverything } from '../../network-policy/order.js';
 import { NetworkPolicy } from '../../network-policy/schema.js';
 import { field, group, type OtherFields } from '../field.js';
@@ -50,10 +50,14 @@ const ports = field({
 });
 
 const trustHostCas = field({
-  schema: NoEffect(Type.Unknown(), 'a sandbox trusts the certificates of its image only', false),
+  schema: Type.Boolean({
+    description:
+      'Whether the programs of the sandbox trust the certificate authorities of the machine, besides those of its image.',
+  }),
   answer: Type.Boolean({ description: 'Whether the guest trusts the CAs of the host.' }),
   default: false,
-  show: () => false,
+  requires: (value) => [value && { capability: 'host_authorities', what: 'trust those of its machine' }],
+  run: (value) => (value ? { trustHostCas: true } : {}),
 });
 
 const dns = field({

@@ -1,15 +1,9 @@
 import type Docker from 'dockerode';
-import { Buffer } from 'node:buffer';
-import { posix } from 'node:path';
-import { SlotQueue } from '../../../fairness/slot-queue.js';
-import { textOfName } from '../../../lib/byte-names.js';
 import { StartRefusedError } from '../../../engine/runtime.js';
-import { statPath, type PathStat } from '../archive.js';
-import { ORG_LABEL } from '../container.js';
 import type { ContainerdPlace } from '../containerd.js';
 import { SERVER_ERROR, statusOf } from '../errors.js';
 import { AGENT_PROGRAM, GUEST_DIRECTORY, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
-import { openDiskView } from './disk-view.js';
+import { behind, isBelow, lookAtDisk, placeOf, statOf, targetsOf, type Stat } from './disk-stat.js';
 import { RESOLVER_FILES } from './resolver-files.js';
 
 /**
@@ -29,8 +23,6 @@ const SERVICE_TARGETS: ReadonlySet<string> = new Set([
 const DIRECTORY = '/etc';
 /** The agent reads as much of them. */
 const LARGEST_BYTES = 1024 * 1024;
-/** A path of a mount has at most so many parts and links. */
-const MAX_STEPS = 64;
 
 /** Their parents are directories of the image, which overlayfs does not rename, or the top of the disk. */
 const FIXED_TARGETS: ReadonlySet<string> = new Set([...RESOLVER_FILES, GUEST_DIRECTORY]);
@@ -53,35 +45,13 @@ export async function checkAccountFiles(
   inspected: Docker.ContainerInspectInfo,
   containerd: ContainerdPlace | undefined,
 ): Promise<void> {
-  const targets = inspected.Mounts.map(({ Destination }) => Destination);
+  const targets = targetsOf(inspected);
   try {
     if (!targets.some(canMove)) return await check(statOf(container), targets);
-    await LOOKS.run(inspected.Config.Labels[ORG_LABEL] ?? '', async () => {
-      const view = await openDiskView(inspected, containerd);
-      if (!view) return await check(statOf(container), targets);
-      const texts = targets.map((target) => textOfName(Buffer.from(target)));
-      try {
-        await check((path) => view.stat(path), texts);
-      } finally {
-        await view.close();
-      }
-    });
+    await lookAtDisk(container, inspected, containerd, check);
   } catch (error) {
     throw explain(error, targets);
   }
-}
-
-/** Each look may take a thousand descriptors. */
-const LOOKS = new SlotQueue({ total: 2, each: 1 });
-
-function statOf(container: Docker.Container): Stat {
-  // Mounts share most of their parents.
-  const known = new Map<string, Promise<PathStat | undefined>>();
-  return async (path) => {
-    const asked = known.get(path) ?? statPath(container, path, { fails: [SERVER_ERROR] });
-    known.set(path, asked);
-    return asked;
-  };
 }
 
 async function check(stat: Stat, targets: readonly string[]): Promise<void> {
@@ -90,6 +60,7 @@ async function check(stat: Stat, targets: readonly string[]): Promise<void> {
   const places: string[] = [];
   for (const target of targets) {
     const place = await placeOf(target, stat);
+    if (place === undefined) throw refusal(DIRECTORY, `cannot be told from the mount at ${target}`);
     if ((await stat(place))?.type === 'other') throw misplaced(target);
     places.push(place);
   }
@@ -98,30 +69,17 @@ async function check(stat: Stat, targets: readonly string[]): Promise<void> {
     let found = directory && (await stat(file));
     if (found?.type === 'symlink') {
       // Every link of the target has been followed.
-      place = behind(found);
+      const target = behind(found);
+      if (target === undefined) throw refusal(found.target, 'has a name that is not UTF-8');
+      place = target;
       found = await stat(place);
     }
-    const hiding = places.findIndex((point) => place === point || place.startsWith(`${trimmed(point)}/`));
+    const hiding = places.findIndex((point) => isBelow(place, point));
     if (hiding !== -1) throw refusal(file, `is hidden by the mount at ${targets[hiding]}`);
     if (!found) continue;
     if (found.type !== 'file') throw refusal(file, `is ${describe(found.type)}`);
     if (found.size > LARGEST_BYTES) throw refusal(file, `has more than ${LARGEST_BYTES} bytes`);
   }
-}
-
-type Stat = (path: string) => Promise<PathStat | undefined>;
-
-/** The place of a mount, behind the links on its path. */
-async function placeOf(target: string, stat: Stat): Promise<string> {
-  let done = '/';
-  const parts = target.split('/').filter((part) => part !== '');
-  for (let steps = 0; parts.length > 0; steps += 1) {
-    if (steps === MAX_STEPS) throw refusal(DIRECTORY, `cannot be told from the mount at ${target}`);
-    const next = posix.join(done, parts.shift()!);
-    const found = await stat(next);
-    done = found?.type === 'symlink' ? behind(found) : next;
-  }
-  return done;
 }
 
 /**
@@ -142,16 +100,6 @@ function misplaced(target: string): StartRefusedError {
   return new StartRefusedError(
     `a mount cannot be placed at ${target}, where the sandbox has a pipe or a device: create the sandbox again, and leave the path as it is`,
   );
-}
-
-/** The engine tells names in JSON, so that bytes which are no UTF-8 are lost. */
-function behind({ target }: PathStat): string {
-  if (target.includes('\ufffd')) throw refusal(target, 'has a name that is not UTF-8');
-  return posix.join('/', target);
-}
-
-function trimmed(path: string): string {
-  return path === '/' ? '' : path;
 }
 
 function describe(type: 'directory' | 'symlink' | 'other'): string {

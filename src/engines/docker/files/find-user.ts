@@ -31,7 +31,7 @@ async function fieldsOf(container: Docker.Container, path: string): Promise<stri
   const file = await followedPath(container, path);
   const found = file === undefined ? undefined : await statPath(container, file);
   if (found?.type !== 'file' || found.size > LARGEST_FILE) return [];
-  const { content } = await readFile(container, file!);
+  const { content } = (await readFile(container, file!, LARGEST_FILE)) ?? { content: '' };
   return content
     .toString()
     .split('\n')

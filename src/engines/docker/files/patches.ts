@@ -82,7 +82,8 @@ async function append(container: Docker.Container, path: string, content: string
   if (found.size > LARGEST_APPENDED_BYTES) {
     throw new PatchError(`${path} has more than ${LARGEST_APPENDED_BYTES / 1024 / 1024} MiB`);
   }
-  const before = await readFile(container, file);
+  const before = await readFile(container, file, LARGEST_APPENDED_BYTES);
+  if (!before) throw new PatchError(`${path} is not a file`);
   const after = { ...before, content: Buffer.concat([before.content, Buffer.from(content)]) };
   await writeEntries(container, [after]);
 }

@@ -10,6 +10,8 @@ export interface EngineImage {
   entrypoint: string[];
   stopSignal: string | undefined;
   path: string | null;
+  /** The names of its variables. */
+  variables: string[];
   /** Empty: root. */
   user: string;
   /** Volumes are outside the disk of a container. */
@@ -66,6 +68,7 @@ async function inspect(docker: Docker, name: string): Promise<EngineImage | unde
     entrypoint: [Config?.Entrypoint ?? []].flat(),
     stopSignal: (Config as { StopSignal?: string } | undefined)?.StopSignal,
     path: Config?.Env?.findLast((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? null,
+    variables: (Config?.Env ?? []).map((entry) => entry.split('=')[0]!),
     user: Config?.User ?? '',
     volumes: Object.keys(Config?.Volumes ?? {}),
     labels: Object.keys(Config?.Labels ?? {}),

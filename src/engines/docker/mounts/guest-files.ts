@@ -1,5 +1,5 @@
 import { chmod, mkdir, symlink, writeFile } from 'node:fs/promises';
-import { basename, join, relative } from 'node:path';
+import { basename, dirname, join, relative } from 'node:path';
 import { SCRIPTS_DIRECTORY, scriptTexts } from '../../../engine/run-files.js';
 import { GUEST_DIRECTORY, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
 import type { RunSpec } from '../../../spec/run-spec.js';
@@ -26,14 +26,28 @@ export async function writeGuestFiles(
   await mountTmpfs(join(directory, GUEST_FILES));
   await makeDirectory(placeOf(PROGRAMS_DIRECTORY));
   for (const [program, content] of programs) {
-    await writeExecutable(placeOf(program), content, 0o555);
+    await writeWithMode(placeOf(program), content, 0o555);
     // Containers of earlier releases have a mount for each program, and no mount of the directory.
     await symlink(relative(directory, placeOf(program)), join(directory, basename(program)));
   }
   const scripts = scriptTexts(spec);
   if (scripts.length > 0) await makeDirectory(placeOf(SCRIPTS_DIRECTORY));
   for (const [name, text] of scripts)
-    await writeExecutable(join(placeOf(SCRIPTS_DIRECTORY), name), text, 0o755);
+    await writeWithMode(join(placeOf(SCRIPTS_DIRECTORY), name), text, 0o755);
+}
+
+/** A text, or a link to a path of the sandbox, which the service does not follow. */
+export type GuestFile = Buffer | { link: string };
+
+/** `directory`: as of `writeGuestFiles`, before its mount goes to the container. */
+export async function addGuestFiles(directory: string, files: ReadonlyMap<string, GuestFile>): Promise<void> {
+  for (const [path, file] of files) {
+    const place = join(directory, GUEST_FILES, relative(GUEST_DIRECTORY, path));
+    await mkdir(dirname(place), { recursive: true });
+    await chmod(dirname(place), 0o755);
+    if (Buffer.isBuffer(file)) await writeWithMode(place, file, 0o444);
+    else await symlink(file.link, place);
+  }
 }
 
 /** The umask must not keep guest users from reading it. */
@@ -42,7 +56,7 @@ async function makeDirectory(path: string): Promise<void> {
   await chmod(path, 0o755);
 }
 
-async function writeExecutable(path: string, content: string | Buffer, mode: number): Promise<void> {
+async function writeWithMode(path: string, content: string | Buffer, mode: number): Promise<void> {
   await writeFile(path, content);
   await chmod(path, mode);
 }

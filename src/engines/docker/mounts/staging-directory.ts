@@ -13,7 +13,7 @@ import {
   type ResolverFile,
 } from '../files/resolver-files.js';
 import { bindMount, detachAndRemove, O_PATH, type MountFlags } from './bind-mount.js';
-import { GUEST_FILES, writeGuestFiles } from './guest-files.js';
+import { addGuestFiles, GUEST_FILES, writeGuestFiles, type GuestFile } from './guest-files.js';
 import { GUEST_DIRECTORY } from '../../../guest/programs.js';
 
 export interface Bind {
@@ -27,12 +27,15 @@ export interface StagedMounts {
   binds: readonly Bind[];
   /** Fills the binds, which are empty until then. */
   attach(config: ResolverConfig): Promise<void>;
+  /** After `attach`. By their paths in the sandbox, below GUEST_DIRECTORY. */
+  addGuestFiles(files: ReadonlyMap<string, GuestFile>): Promise<void>;
   release(): Promise<void>;
 }
 
 const NO_MOUNTS: StagedMounts = {
   binds: [],
   attach: () => Promise.resolve(),
+  addGuestFiles: () => Promise.resolve(),
   release: () => Promise.resolve(),
 };
 
@@ -136,6 +139,7 @@ export class StagingDirectory {
         await detachAndRemove(current);
         await rename(next, current);
       },
+      addGuestFiles: (files) => addGuestFiles(current, files),
       release,
     };
   }
