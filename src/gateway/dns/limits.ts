@@ -1,0 +1,42 @@
+import { Rate } from '../../fairness/rate.js';
+import { Slots, type Release } from '../../fairness/slots.js';
+import type { SandboxSettings } from '../protocol.js';
+
+/** Queries a second, for long. A build that resolves thousands of names has its burst. */
+const PER_SECOND = { sandbox: 200, org: 1_000 };
+const BURST = { sandbox: 1_000, org: 4_000 };
+const AT_ONCE_OF_SANDBOX = 64;
+const AT_ONCE = { total: 2_048, each: 256 };
+
+/** Bounds the queries of each sandbox and organization. A query above the bounds is dropped, and its client retries. */
+export class QueryLimits {
+  private readonly rate = new Rate();
+  private readonly ofSandbox = new Slots({ total: Infinity, each: AT_ONCE_OF_SANDBOX });
+  private readonly ofOrg = new Slots(AT_ONCE);
+
+  constructor(private readonly now: () => number = () => performance.now()) {}
+
+  /** Undefined: there are too many. */
+  admit({ id, orgId }: SandboxSettings): Release | undefined {
+    const now = this.now();
+    const owners = [
+      { owner: `sandbox ${id}`, perSecond: PER_SECOND.sandbox, burst: BURST.sandbox },
+      { owner: `org ${orgId}`, perSecond: PER_SECOND.org, burst: BURST.org },
+    ];
+    const isAhead = owners.some(
+      ({ owner, perSecond, burst }) => this.rate.aheadOf(owner, now) >= (burst * 1_000) / perSecond,
+    );
+    if (isAhead) return undefined;
+    const sandbox = this.ofSandbox.acquire(id);
+    const org = sandbox && this.ofOrg.acquire(orgId);
+    if (!org) {
+      sandbox?.();
+      return undefined;
+    }
+    for (const { owner, perSecond } of owners) this.rate.charge(owner, 1_000 / perSecond, now);
+    return () => {
+      sandbox();
+      org();
+    };
+  }
+}
