@@ -3,10 +3,12 @@ import type { Readable, Writable } from 'node:stream';
 import { Acceptor, BACKLOG } from './connections/acceptor.js';
 import { ConnectionLimits } from './connections/limits.js';
 import { Denials } from './denials.js';
+import { ForeignNameServer } from './dns/foreign.js';
+import { NameServer } from './dns/server.js';
 import { serveTcp, serveUdp, type AnswerQuery } from './dns-listeners.js';
 import { FlowBook } from './flows.js';
 import { Interceptor } from './intercept/intercept.js';
-import type { LISTENERS } from './protocol.js';
+import type { Denial, LISTENERS } from './protocol.js';
 import { SandboxTable } from './sandbox.js';
 import { ServiceLink, type Settings } from './service-link.js';
 
@@ -20,6 +22,8 @@ export class Gateway {
   readonly flows = new FlowBook();
   readonly link: ServiceLink;
   readonly denials: Denials;
+  private readonly names: NameServer;
+  private readonly foreignNames: ForeignNameServer;
   private readonly acceptor: Acceptor;
   private readonly interceptor: Interceptor;
   private readonly timers: NodeJS.Timeout[];
@@ -34,6 +38,13 @@ export class Gateway {
       },
     });
     this.denials = new Denials((denial) => void this.link.denied(denial));
+    const denied = (denial: Denial) => this.denials.add(denial);
+    this.names = new NameServer(this.table, {
+      bind: (...binding) => this.link.bind(...binding),
+      ask: (query, timeoutMs) => this.link.ask(query, timeoutMs),
+      denied,
+    });
+    this.foreignNames = new ForeignNameServer(this.table, { denied });
     this.interceptor = new Interceptor({ denials: this.denials });
     this.acceptor = new Acceptor({
       table: this.table,
@@ -50,10 +61,10 @@ export class Gateway {
 
   /** Serves on listeners that another program has opened. */
   async listen(descriptors: Descriptors): Promise<void> {
-    // Until the name server is wired, every query stays without an answer.
-    const answer: AnswerQuery = () => Promise.resolve(undefined);
-    const dns = [serveUdp(answer), serveUdp(answer)] as const;
-    const dnsTcp = [serveTcp(answer), serveTcp(answer)] as const;
+    const answer: AnswerQuery = (...query) => this.names.handle(...query);
+    const answerForeign: AnswerQuery = (...query) => this.foreignNames.handle(...query);
+    const dns = [serveUdp(answer), serveUdp(answerForeign)] as const;
+    const dnsTcp = [serveTcp(answer), serveTcp(answerForeign)] as const;
     const connections = this.acceptor.serve();
     const isListening = [...dns, ...dnsTcp, connections].map((server) => once(server, 'listening'));
     dns[0].bind({ fd: descriptors['dns-udp'] });
