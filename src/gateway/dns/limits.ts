@@ -6,6 +6,10 @@ import type { SandboxSettings } from '../protocol.js';
 const PER_SECOND = { sandbox: 200, org: 1_000 };
 const BURST = { sandbox: 1_000, org: 4_000 };
 const AT_ONCE_OF_SANDBOX = 64;
+/** The most of the time of the process that goes into answers of name servers, which can be made to take long. */
+const SHARE = { sandbox: 0.05, org: 0.1 };
+/** More says that the process was paused. */
+const MOST_MS = 25;
 const AT_ONCE = { total: 2_048, each: 256 };
 
 /** Bounds the queries of each sandbox and organization. A query above the bounds is dropped, and its client retries. */
@@ -20,8 +24,8 @@ export class QueryLimits {
   admit({ id, orgId }: SandboxSettings): Release | undefined {
     const now = this.now();
     const owners = [
-      { owner: `sandbox ${id}`, perSecond: PER_SECOND.sandbox, burst: BURST.sandbox },
-      { owner: `org ${orgId}`, perSecond: PER_SECOND.org, burst: BURST.org },
+      { owner: sandboxOwner(id), perSecond: PER_SECOND.sandbox, burst: BURST.sandbox },
+      { owner: orgOwner(orgId), perSecond: PER_SECOND.org, burst: BURST.org },
     ];
     const isAhead = owners.some(
       ({ owner, perSecond, burst }) => this.rate.aheadOf(owner, now) >= (burst * 1_000) / perSecond,
@@ -39,4 +43,19 @@ export class QueryLimits {
       org();
     };
   }
+
+  /** Charges the time that an answer took, in milliseconds. */
+  spend({ id, orgId }: SandboxSettings, millis: number): void {
+    const spent = Math.min(millis, MOST_MS);
+    this.rate.charge(sandboxOwner(id), spent / SHARE.sandbox, this.now());
+    this.rate.charge(orgOwner(orgId), spent / SHARE.org, this.now());
+  }
+}
+
+function sandboxOwner(id: string): string {
+  return `sandbox ${id}`;
+}
+
+function orgOwner(id: string): string {
+  return `org ${id}`;
 }

@@ -5,6 +5,11 @@ const MOST_LINKS = 16;
 /** A name with more addresses has some of them. Each goes into sets of the kernel. */
 const MOST_ADDRESSES = 128;
 const MOST_RECORDS = 256;
+/** Of a whole message. The time to read it grows with the product of its records and the labels of their names. */
+const MOST_RECORDS_OF_MESSAGE = 512;
+const LONGEST_MESSAGE = 16_384;
+/** Pointers that lead to pointers. Encoders make none. */
+const DEEPEST_POINTERS = 4;
 /** Also of an answer that says more: a name that is new must not stay missing for hours. */
 const LONGEST_NEGATIVE_SECS = 300;
 const GREATEST_TTL = 2 ** 31 - 1;
@@ -69,11 +74,31 @@ function chainOf(records: readonly Answer[], name: string, type: number): Alias[
 }
 
 function decodeSafely(message: Buffer): DecodedPacket | undefined {
+  if (!isBounded(message)) return undefined;
   try {
     return decode(message);
   } catch {
     return undefined;
   }
+}
+
+/**
+ * The library follows any number of pointers for each name, which takes seconds for a hostile message. Bytes that are
+ * no pointers are taken for some here: by chance they form no deep chain.
+ */
+function isBounded(message: Buffer): boolean {
+  if (message.length > LONGEST_MESSAGE) return false;
+  const records = message.readUInt16BE(6) + message.readUInt16BE(8) + message.readUInt16BE(10);
+  if (records > MOST_RECORDS_OF_MESSAGE) return false;
+  const depths = new Uint8Array(message.length);
+  for (let at = 0; at + 1 < message.length; at += 1) {
+    if (message[at]! < 0xc0) continue;
+    const target = message.readUInt16BE(at) & 0x3fff;
+    if (target >= at || message[target]! < 0xc0) continue;
+    depths[at] = depths[target]! + 1;
+    if (depths[at]! > DEEPEST_POINTERS) return false;
+  }
+  return true;
 }
 
 function wordOf(type: number): string | undefined {

@@ -138,14 +138,26 @@ export class NameServer {
     const key = JSON.stringify([name, type, dns.nameservers, dns.queryTimeoutMs]);
     const cached = this.cache.get(orgId, key);
     if (cached) {
-      const resolution = readResolution(cached.message, name, type);
+      const resolution = this.read(sandbox, cached.message, name, type);
       return resolution && { ...resolution, ttlSecs: Math.max(0, resolution.ttlSecs - cached.ageSecs) };
     }
     const message = await this.cache.share(orgId, key, () =>
       this.upstream.run(orgId, () => this.askServers(sandbox, encodeQuery(name, type))),
     );
-    const resolution = message && readResolution(message, name, type);
+    const resolution = message && this.read(sandbox, message, name, type);
     if (resolution) this.cache.set(orgId, key, message, resolution.ttlSecs);
+    return resolution;
+  }
+
+  private read(
+    { settings }: GatedSandbox,
+    message: Buffer,
+    name: string,
+    type: number,
+  ): Resolution | undefined {
+    const began = performance.now();
+    const resolution = readResolution(message, name, type);
+    this.limits.spend(settings, performance.now() - began);
     return resolution;
   }
 
