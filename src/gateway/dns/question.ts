@@ -29,7 +29,7 @@ export const RCODES = {
   nxDomain: 3,
   notImp: 4,
   refused: 5,
-  /** Of EDNS: its upper bits are in the record OPT. */
+  /** EDNS only: the record OPT has its upper bits. */
   badVers: 16,
 } as const;
 

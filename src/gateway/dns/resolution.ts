@@ -5,7 +5,7 @@ const MOST_LINKS = 16;
 /** A name with more addresses has some of them. Each goes into sets of the kernel. */
 const MOST_ADDRESSES = 128;
 const MOST_RECORDS = 256;
-/** Of a whole message. The time to read it grows with the product of its records and the labels of their names. */
+/** The time to read a message grows with the product of its records and the labels of their names. */
 const MOST_RECORDS_OF_MESSAGE = 512;
 const LONGEST_MESSAGE = 16_384;
 /** Pointers that lead to pointers. Encoders make none. */

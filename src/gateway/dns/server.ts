@@ -180,8 +180,8 @@ export class NameServer {
 
 /**
  * The types that are passed on. A name may carry data in any of them, and in itself. So the policy decides about names
- * alone. The others have no answer for an allowed name: AAAA, because sandboxes have no IPv6; HTTPS and SVCB, because
- * they have addresses and keys of encrypted client hello that rules by name cannot follow.
+ * alone. Other types of an allowed name have no record. AAAA has none because sandboxes have no IPv6. HTTPS and SVCB
+ * have addresses and keys of encrypted client hello, which rules by domain cannot follow.
  */
 const RELAYED = new Set<number>([
   TYPES.A,
