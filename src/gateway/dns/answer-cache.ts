@@ -16,9 +16,9 @@ export interface CachedAnswer {
 }
 
 /**
- * The answers of name servers, for their lifetime. Each organization has its own. The speed of an answer out of a common
- * cache would tell an organization the names that others resolve. Its name servers could put answers into a common one.
- * Equal questions of an organization that are under way share one answer.
+ * The answers of name servers, for their lifetime. Each organization has its own. The speed of an answer out of a
+ * common cache would tell an organization the names that others resolve. Its name servers could put answers into a
+ * common one. Equal questions of an organization that are under way share one answer.
  */
 export class AnswerCache {
   /** From the organization, then from the question, that was asked the longest time ago. */
