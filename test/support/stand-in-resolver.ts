@@ -41,15 +41,14 @@ export async function startNameServer(
   };
   const tcp = createServer((socket) => {
     socket.on('error', () => {});
-    socket.on('data', (data: Buffer) => {
-      void answer(data.subarray(2), 'tcp').then((bytes) => {
-        if (bytes === null) return;
-        const length = Buffer.alloc(2);
-        length.writeUInt16BE(bytes.length);
-        // In two segments, so a client must put them together.
-        socket.write(Buffer.concat([length, bytes.subarray(0, 1)]), () => socket.end(bytes.subarray(1)));
-      });
-    });
+    const send = (bytes: Buffer | null) => {
+      if (bytes === null) return;
+      const length = Buffer.alloc(2);
+      length.writeUInt16BE(bytes.length);
+      // In two segments, so a client must put them together.
+      socket.write(Buffer.concat([length, bytes.subarray(0, 1)]), () => socket.end(bytes.subarray(1)));
+    };
+    socket.on('data', (data: Buffer) => void answer(data.subarray(2), 'tcp').then(send));
   });
   tcp.listen(0, address);
   await once(tcp, 'listening');

@@ -44,13 +44,17 @@ function checkReply(query: Buffer, reply: Buffer | undefined): void {
 }
 
 it('answers hostile queries with a valid message or not at all', async () => {
+  let answered = 0;
   await fc.assert(
     fc.asyncProperty(queries, async (query) => {
       const { server } = gatedNames(settingsOf(ALLOW_ALL));
-      checkReply(query, await server.handle(query, SANDBOX, 'udp'));
+      const reply = await server.handle(query, SANDBOX, 'udp');
+      checkReply(query, reply);
+      if (reply) answered += 1;
     }),
     { numRuns: 2_000 },
   );
+  expect(answered).toBeGreaterThan(100);
 });
 
 it('survives hostile answers of name servers', async () => {

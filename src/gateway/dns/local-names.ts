@@ -21,7 +21,7 @@ export function localReply(name: string, query: Query, rebindProtection: boolean
   if (/(^|\.)(\d+|0x[0-9a-f]*)$/.test(name)) return NAME_ERROR;
   // Private networks have the names of machines in their reverse zones (RFC 6303).
   const reversed = /^((?:\d{1,3}\.){4})in-addr\.arpa$/.exec(name)?.[1];
-  const address = reversed?.split('.').slice(0, 4).reverse().join('.');
+  const address = reversed?.split('.').slice(0, 4).toReversed().join('.');
   const isPrivate = address !== undefined && (!isIPv4(address) || !isPublic(address));
   if (rebindProtection && (isPrivate || name.endsWith('.ip6.arpa'))) return NAME_ERROR;
   return undefined;

@@ -84,7 +84,7 @@ function attempt(
 }
 
 async function turnAfter({ begun, answer }: Attempt, signal: AbortSignal): Promise<void> {
-  const failed = new Promise<void>((resolve) => answer.catch(() => resolve()));
+  const failed = new Promise<void>((resolve) => void answer.catch(() => resolve()));
   await Promise.race([failed, begun.then(() => sleep(STAGGER_MS, signal))]);
   signal.throwIfAborted();
 }
