@@ -62,5 +62,10 @@ describeBrowser('the network of a sandbox', () => {
     await refused.getByText('<b>files</b>.example.net:443').waitFor();
     await refused.getByText('API_KEY: the host is not allowed').waitFor();
     await expectPresentable(page, 'sandbox-network');
+    await page.getByRole('link', { name: 'Events' }).click();
+    await page.getByText('Network refused: <b>files</b>.example.net port 443, no rule allows it').waitFor();
+    await page
+      .getByText('Secret withheld: API_KEY, 203.0.113.20 port 443, the host is not allowed')
+      .waitFor();
   });
 });

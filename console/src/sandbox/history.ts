@@ -16,6 +16,10 @@ interface SandboxFacts {
   oom_killed?: boolean | null;
   started_at?: string | null;
   stopped_at?: string | null;
+  domain?: string | null;
+  address?: string | null;
+  port?: number | null;
+  secret?: string;
 }
 
 export const factsOf = ({ payload }: EventResponse) => (payload ?? {}) as SandboxFacts;

@@ -20,6 +20,10 @@ const WORDS: Record<string, string> = {
   sandbox_session_opened: 'Session opened',
   sandbox_session_end_requested: 'End of a session requested',
   sandbox_session_ended: 'Session ended',
+  network_destination_used: 'Network used',
+  network_destination_denied: 'Network refused',
+  network_secret_withheld: 'Secret withheld',
+  network_record_cut: 'Destinations left out of the record',
 };
 
 /** Reasons that the title already tells. */
@@ -29,6 +33,7 @@ const PLAIN = new Set(['', 'requested', 'run_started']);
 export function inWords(event: EventResponse): string {
   const { reason, message, exit_code, signal, oom_killed } = factsOf(event);
   const facts = [
+    ...destinationOf(event),
     PLAIN.has(reason ?? '') ? undefined : reason?.replaceAll('_', ' '),
     signal == null ? undefined : `killed by signal ${signal}`,
     exit_code == null ? undefined : `exit code ${exit_code}`,
@@ -37,6 +42,13 @@ export function inWords(event: EventResponse): string {
   ].filter((fact) => fact !== undefined);
   const title = WORDS[event.event_type] ?? event.event_type.replaceAll('_', ' ');
   return facts.length === 0 ? title : `${title}: ${facts.join(', ')}`;
+}
+
+function destinationOf(event: EventResponse): string[] {
+  const { domain, address, port, secret } = factsOf(event);
+  const host = domain ?? address ?? undefined;
+  const destination = host === undefined || port == null ? host : `${host} port ${port}`;
+  return [secret, destination].filter((fact) => fact !== undefined);
 }
 
 /** Undefined while the command runs, or when nothing is known of its end. */

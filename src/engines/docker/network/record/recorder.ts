@@ -13,7 +13,9 @@ import {
 import { readCounters } from './read-counters.js';
 import { SandboxTraffic } from './traffic.js';
 
-/** Below a minute, so that each minute has its own part. A reading takes about 10 ms of a processor. */
+/**
+ * Below a minute, so that each minute has its own part. A reading takes 7 ms of a processor, and 70 ms with full sets.
+ */
 const READ_EVERY_MS = 20_000;
 
 interface Counting {
