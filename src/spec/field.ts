@@ -1,8 +1,8 @@
 import { Type, type Static, type TOptional, type TProperties, type TSchema } from 'typebox';
 import { Named } from '../http/schema.js';
-import type { NetworkPolicy } from '../network-policy/schema.js';
 import type { Capability } from './capabilities.js';
 import type { EngineAbilities } from './engine-abilities.js';
+import type { NetworkRequest } from './gated-network.js';
 import type { MountRequest } from './mount-schema.js';
 import type { MountVolumes, RunSecrets, RunSpec } from './run-spec.js';
 
@@ -20,7 +20,7 @@ export interface Requirement {
 export interface OtherFields {
   runtime?: { cmd?: string[] | null; entrypoint?: string[] | null };
   mounts?: MountRequest[];
-  network?: { enabled?: boolean; policy?: NetworkPolicy | null };
+  network?: NetworkRequest & { max_udp_connections?: number | null };
 }
 
 export interface Place {

@@ -1,6 +1,7 @@
 /** Parts of the network of requests and of answers (contract section 2.2). */
-import { Type } from 'typebox';
+import { Type, type Static } from 'typebox';
 import { Int32, Int64, Named, Nullable, Words } from '../http/schema.js';
+import { MAX_DOMAIN, MOST } from './size-limits.js';
 
 export const PublishedPort = Named(
   'PublishedPortSpec',
@@ -23,10 +24,14 @@ export const TlsConfig = Named(
   {
     enabled: Type.Optional(Type.Boolean({ description: 'Whether TLS connections are intercepted.' })),
     intercepted_ports: Type.Optional(
-      Type.Array(Int32(), { description: 'The ports on which TLS is intercepted. Default: 443.' }),
+      Type.Array(Int32({ maximum: 65_535 }), {
+        maxItems: MOST.ports,
+        description: 'The ports on which TLS is intercepted. Default: 443.',
+      }),
     ),
     bypass: Type.Optional(
-      Type.Array(Type.String(), {
+      Type.Array(Type.String({ maxLength: MAX_DOMAIN + 2 }), {
+        maxItems: MOST.hosts,
         description: 'The domains that are not intercepted: exact names, or `*.suffix`.',
       }),
     ),
@@ -34,19 +39,25 @@ export const TlsConfig = Named(
       Type.Boolean({ description: 'Whether the certificates of servers are verified.' }),
     ),
     upstream_ca_cert: Type.Optional(
-      Type.Array(Type.String(), { description: 'PEM files of CAs that are trusted for servers.' }),
+      Type.Array(Type.String({ maxLength: 16_384 }), {
+        maxItems: MOST.authorities,
+        description: 'CAs that are trusted for servers, each as PEM text. A path is refused.',
+      }),
     ),
     scoped_upstream_ca_cert: Type.Optional(
       Type.Array(
         Named(
           'ScopedUpstreamCaCert',
           {
-            pattern: Type.String({ description: 'The domains that the CA is trusted for.' }),
-            path: Type.String({ description: 'The PEM file of the CA.' }),
+            pattern: Type.String({
+              maxLength: MAX_DOMAIN + 2,
+              description: 'The domains that the CA is trusted for.',
+            }),
+            path: Type.String({ maxLength: 16_384, description: 'The CA as PEM text. A path is refused.' }),
           },
           'A CA that is trusted for some domains.',
         ),
-        { description: 'The CAs that are trusted for some domains only.' },
+        { maxItems: MOST.authorities, description: 'The CAs that are trusted for some domains only.' },
       ),
     ),
     scoped_verify_upstream: Type.Optional(
@@ -54,12 +65,15 @@ export const TlsConfig = Named(
         Named(
           'ScopedVerifyUpstream',
           {
-            pattern: Type.String({ description: 'The domains that the setting applies to.' }),
+            pattern: Type.String({
+              maxLength: MAX_DOMAIN + 2,
+              description: 'The domains that the setting applies to.',
+            }),
             verify: Type.Boolean({ description: 'Whether their certificates are verified.' }),
           },
           'The verification of certificates for some domains.',
         ),
-        { description: 'Exceptions from `verify_upstream` by domain.' },
+        { maxItems: MOST.hosts, description: 'Exceptions from `verify_upstream` by domain.' },
       ),
     ),
     block_quic_on_intercept: Type.Optional(
@@ -94,14 +108,16 @@ export const TlsConfig = Named(
   },
   'The interception of TLS connections of a sandbox.',
 );
+export type TlsRequest = Static<typeof TlsConfig>;
 
 export const DnsConfig = Named(
   'DnsConfig',
   {
     nameservers: Type.Optional(
-      Type.Array(Type.String(), {
+      Type.Array(Type.String({ maxLength: 64 }), {
+        maxItems: MOST.nameservers,
         description:
-          'The name servers, as addresses or hosts with an optional port. Empty: those of the host.',
+          'The name servers, as addresses with an optional port. A name is refused. Empty: those of the host.',
       }),
     ),
     query_timeout_ms: Type.Optional(

@@ -101,7 +101,11 @@ const SecretEntry = Named(
   'CloudSecretEntry',
   {
     env_var: Type.String({ description: 'The environment variable that has the placeholder in the guest.' }),
-    placeholder: Type.String({ description: 'The text that stands for the secret in the guest.' }),
+    placeholder: Type.Optional(
+      Type.String({
+        description: 'The text that stands for the secret in the guest. Default: `$MSB_` and the variable.',
+      }),
+    ),
     value: Type.Optional(
       Type.String({ description: 'The secret. It is never stored in clear and never returned.' }),
     ),

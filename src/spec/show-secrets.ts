@@ -1,3 +1,4 @@
+import { placeholderOf } from './gated-network.js';
 import type { SandboxSecret, SecretEntry, SecretsConfig } from './secret-schema.js';
 
 type Shown = SandboxSecret;
@@ -12,7 +13,7 @@ function showSecret(entry: SecretEntry, ofAll: SecretsConfig): Shown {
   const onViolation = violationOf(entry, ofAll);
   return {
     env_var: entry.env_var,
-    placeholder: entry.placeholder,
+    placeholder: placeholderOf(entry),
     allowed_hosts: (entry.allowed_hosts ?? []).map(showHost),
     injection: injectionOf(entry),
     ...(onViolation === undefined ? {} : { on_violation: onViolation }),

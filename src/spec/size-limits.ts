@@ -23,4 +23,6 @@ export const MOST = {
   protocols: 4,
   secrets: 64,
   hosts: 64,
+  nameservers: 8,
+  authorities: 8,
 };

@@ -51,8 +51,8 @@ export type CloudNetworkSpec = {
   enabled?: boolean;
   ports?: PublishedPortSpec[] | null;
   trust_host_cas?: boolean;
-  dns?: Record<string, unknown> | null;
-  interface?: Record<string, unknown> | null;
+  dns?: DnsConfig | null;
+  interface?: InterfaceOverrides | null;
   max_connections?: number | null;
   max_udp_connections?: number | null;
   record?: boolean;
@@ -147,7 +147,7 @@ export type CloudSandboxRuntimeOptions = {
 
 export type CloudSecretEntry = {
   env_var: string;
-  placeholder: string;
+  placeholder?: string;
   value?: string;
   source?: CloudSecretSource | null;
   allowed_hosts?: CloudHostPattern[];

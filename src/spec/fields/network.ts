@@ -1,12 +1,16 @@
 import { Type } from 'typebox';
-import { AnyObject, Field, Int64, NotOffered, Nullable } from '../../http/schema.js';
+import { Field, Int64, Nullable } from '../../http/schema.js';
 import { blocksEverything } from '../../network-policy/order.js';
 import { NetworkPolicy } from '../../network-policy/schema.js';
 import { field, group, type OtherFields } from '../field.js';
-import { DnsConfig, InterfaceOverrides, PublishedPort, TlsConfig } from '../network-schema.js';
+import { gatedNetwork } from '../gated-network.js';
+import { PublishedPort } from '../network-schema.js';
 import { SandboxSecret, SecretsConfig } from '../secret-schema.js';
 import { showSecrets } from '../show-secrets.js';
 import { MOST } from '../size-limits.js';
+import { tls } from './interception.js';
+import { interfaceOverrides } from './interface.js';
+import { dns } from './names.js';
 import { checkPolicy, policyRequirements } from './policy.js';
 import { checkSecrets } from './secrets.js';
 
@@ -60,28 +64,16 @@ const trustHostCas = field({
   run: (value) => (value ? { trustHostCas: true } : {}),
 });
 
-const dns = field({
-  schema: NotOffered(Nullable(AnyObject()), 'sandboxes use the resolvers of their machine'),
-  answer: Type.Optional(Field(Nullable(DnsConfig), 'The name resolution. Null: that of the host.')),
-  default: null,
-  show: () => undefined,
-});
-
-const interfaceOverrides = field({
-  schema: NotOffered(Nullable(AnyObject()), 'the runtime gives out addresses'),
-  answer: Type.Optional(
-    Field(Nullable(InterfaceOverrides), 'The settings of the interface. Null: the runtime decides.'),
-  ),
-  default: null,
-  show: () => undefined,
-});
-
 const maxConnections = field({
   schema: Nullable(Int64({ description: 'The most connections at once. Null: no limit.' })),
   default: null,
   requires: (value) => [
     value !== null && { capability: 'connection_limit', what: 'limit the number of connections' },
   ],
+  run: (value, { whole }) => {
+    const udp = whole.network?.max_udp_connections || null;
+    return value === null && udp === null ? {} : { networkLimits: { tcp: value, udp } };
+  },
 });
 
 const maxUdpConnections = field({
@@ -150,27 +142,17 @@ const secrets = field({
   }),
 });
 
-const tls = field({
-  schema: Field(Nullable(TlsConfig), 'The interception of TLS connections. Null: none.'),
-  default: null,
-  requires: (value) => [
-    value !== null &&
-      value.enabled !== false &&
-      Object.keys(value).length > 0 && {
-        capability: 'tls_interception',
-        what: 'look into encrypted connections',
-      },
-  ],
-  show: (value) => value ?? undefined,
-});
-
 const strict = field({
   schema: Type.Boolean({
     description:
-      'Whether the rules of a policy are enforced as they stand, which they always are. Official clients send it with every create.',
+      'Whether the first bytes of a connection must name the domain that a rule opens. False: an address of the domain is enough.',
+    default: true,
   }),
   answer: null,
-  default: true,
+  run: (_, { whole }) => {
+    const gated = hasNetwork(whole) ? gatedNetwork(whole.network ?? {}) : undefined;
+    return gated ? { gated } : {};
+  },
 });
 
 export const network = group({

@@ -1,4 +1,5 @@
 import { isCidr } from '../../lib/cidr.js';
+import { canonicalName } from '../../network-policy/domains.js';
 import { guardedGroupOf, opensPrivate } from '../../network-policy/guarded-groups.js';
 import {
   DESTINATION_FORMS_TEXT,
@@ -49,6 +50,11 @@ function checkDomain(destination: object, field: string): void {
     if (key.startsWith('domain') && String(value).length > MAX_DOMAIN) {
       refuse(`${field}.${key}`, `a domain has at most ${MAX_DOMAIN} characters`);
     }
+    if (!key.startsWith('domain') || canonicalName(String(value)) !== undefined) continue;
+    const advice = String(value).startsWith('*.')
+      ? `use "domain_suffix": "${String(value).slice(2)}", which also has the domain itself`
+      : 'a domain has letters, digits, "-" and "." only, such as api.example.com';
+    refuse(`${field}.${key}`, advice);
   }
 }
 

@@ -1,10 +1,34 @@
+import { canonicalName } from '../../network-policy/domains.js';
 import { refuse } from '../refuse.js';
 import type { SecretEntry, SecretsConfig } from '../secret-schema.js';
+import { placeholderOf } from '../gated-network.js';
 import { checkEnvKey, checkSecretKey } from './env.js';
 
 export function checkSecrets({ entries = [], ...ofAll }: SecretsConfig): void {
   checkOneAction(ofAll, 'network.secrets');
-  for (const [index, entry] of entries.entries()) checkSecret(entry, `network.secrets.entries[${index}]`);
+  const placeholders = new Map<string, number>();
+  const variables = new Map<string, number>();
+  for (const [index, entry] of entries.entries()) {
+    const field = `network.secrets.entries[${index}]`;
+    checkSecret(entry, field);
+    // Two secrets behind one text would leave the choice to their order.
+    checkUnique(placeholders, placeholderOf(entry), index, `${field}.placeholder`);
+    checkUnique(variables, entry.env_var, index, `${field}.env_var`);
+  }
+}
+
+function checkUnique(seen: Map<string, number>, text: string, index: number, field: string): void {
+  const first = seen.get(text);
+  if (first !== undefined)
+    refuse(field, `entries[${first}] has the same one: each secret needs one of its own`);
+  seen.set(text, index);
+}
+
+function checkHost(host: NonNullable<SecretEntry['allowed_hosts']>[number], field: string): void {
+  if (host.type === 'any') return;
+  const name = host.type === 'wildcard' ? host.value.replace(/^\*\./, '') : host.value;
+  if (canonicalName(name) !== undefined) return;
+  refuse(`${field}.value`, 'a host is a domain, such as api.example.com, or for a wildcard *.example.com');
 }
 
 /** Clients before and after 0.7 have names of their own for one question, which has one answer. */
@@ -24,15 +48,18 @@ function checkSecret(entry: SecretEntry, field: string): void {
     refuse(`${field}.substitution.header_fields`, 'header_fields needs headers: true');
   checkEnvKey(entry.env_var, `${field}.env_var`);
   checkSecretKey(entry.env_var, `${field}.env_var`);
-  if (
-    entry.placeholder === '' ||
-    Buffer.byteLength(entry.placeholder) > 1024 ||
-    /[\r\n]/.test(entry.placeholder)
-  ) {
+  const placeholder = placeholderOf(entry);
+  if (placeholder === '' || Buffer.byteLength(placeholder) > 1024 || /[\r\n\0]/.test(placeholder)) {
     refuse(`${field}.placeholder`, 'a placeholder has 1 to 1024 bytes without line breaks');
   }
   if ((entry.allowed_hosts ?? []).length === 0) {
     refuse(`${field}.allowed_hosts`, 'a secret needs at least one host that may receive it');
+  }
+  for (const [list, hosts] of Object.entries({
+    allowed_hosts: entry.allowed_hosts ?? [],
+    passthrough_hosts: entry.passthrough_hosts ?? [],
+  })) {
+    for (const [index, host] of hosts.entries()) checkHost(host, `${field}.${list}[${index}]`);
   }
   if (entry.source != null) {
     refuse(

@@ -31,7 +31,7 @@ describe('ignored fields of a request', () => {
     [{ command: ['x'], entrypoint: [] }, ['command', ['entrypoint', 'runtime.entrypoint']]],
     [{ network: { strict: true, trust_host_cas: false } }, []],
     [{ network: { strict: false } }, []],
-    [{ network: { trust_host_cas: true } }, []],
+    [{ network: { trust_host_cas: true, dns: { rebind_protection: true }, interface: { mtu: 9000 } } }, []],
     [{ network: { dns: null, interface: {} } }, []],
     [{ runtime: { log_level: 'debug', metrics_sample_interval_ms: 5 } }, ['runtime.log_level']],
     [{ runtime: { log_level: null, cmd: null } }, []],
@@ -133,8 +133,13 @@ describe('unknown fields that would restrict or give something', () => {
       'mounts[0].options.override_uid',
     ],
     [{ network: { rate_limiter: {} } }, 'network.rate_limiter'],
-    [{ network: { dns: { rebind_protection: true } } }, 'network.dns'],
-    [{ network: { interface: { mtu: 9000 } } }, 'network.interface'],
+    [{ network: { dns: { zzzzzz: true } } }, 'network.dns.zzzzzz'],
+    [{ network: { interface: { vlan: 1 } } }, 'network.interface.vlan'],
+    [{ network: { tls: { pins: [] } } }, 'network.tls.pins'],
+    [
+      { network: { secrets: { entries: [{ env_var: 'A', methods: [] }] } } },
+      'network.secrets.entries[0].methods',
+    ],
     [
       { network: { policy: { rules: [], default: 'deny' } } },
       'network.policy.default',
@@ -181,7 +186,7 @@ describe('Prefer: handling=strict', () => {
   test('refuses a request with an ignored field by the field and the nearest name, and changes nothing', async () => {
     const answer = await post(
       '/v1/sandboxes',
-      smallRequest('strict', { lables: {}, runtime: { log_level: 'info' } }),
+      smallRequest('strict', { lables: {}, runtime: { log_level: 'debug' } }),
       STRICT,
     );
     expect([answer.status, answer.headers.get('preference-applied')]).toEqual([400, 'handling=strict']);
