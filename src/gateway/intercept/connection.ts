@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Denials } from '../denials.js';
-import type { Denial } from '../protocol.js';
+import type { Denial, GatedSecret } from '../protocol.js';
 import type { Destination } from './destination.js';
 import type { Refusal } from './refusal.js';
 import type { Upstream } from './upstream.js';
@@ -43,6 +43,24 @@ export class Connection {
   /** Tells that a request was refused. */
   deny({ domain, message }: Refusal): void {
     this.tell('request', 'http', domain || this.to.name, message);
+  }
+
+  /** Tells that a placeholder went where it must not, as its secret wants it. */
+  denySecret({ name: secret, onViolation }: GatedSecret, name: string, reason: string): void {
+    if (onViolation === 'block') return;
+    const { sandbox, address, port } = this.to;
+    this.denials.add({
+      sandbox: sandbox.settings.id,
+      at: Date.now(),
+      kind: 'secret',
+      protocol: 'http',
+      name,
+      address,
+      port,
+      reason,
+      secret,
+      ...(onViolation === 'block_and_terminate' && { terminates: true }),
+    });
   }
 
   private tell(kind: Denial['kind'], protocol: Denial['protocol'], name: string, reason: string): void {

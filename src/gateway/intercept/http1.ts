@@ -7,17 +7,32 @@ import {
 } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { joinSides, type Sides } from './connection.js';
-import { forwardedFields, listOf, valuesOf } from './http1-headers.js';
-import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
-import { refuseHost } from './request-host.js';
+import { answer, rawAnswer, relayAnswer, type Exchange } from './http1-answer.js';
+import { relayBody } from './http1-body.js';
+import { forwardedFields, listOf, pairsOf, valuesOf, withoutFields, type Field } from './http1-headers.js';
+import { authorityOf, framingOf, hasBody, pathOf } from './http1-request.js';
+import type { Refusal } from './refusal.js';
+import { hostOf, refuseHost } from './request-host.js';
+import { RequestSecrets } from './request-secrets.js';
 import { UpstreamAgent } from './upstream-agent.js';
+import { readBody } from './whole-body.js';
 
 const MOST_HEADER_BYTES = 65_536;
-/** Node gives an answer without its reason phrase an empty one. */
-const NEVER_FINISHED = 'the server ended its answer early';
+/** The length is written anew. */
+const LENGTH = new Set(['content-length']);
+const LENGTH_AND_EXPECT = new Set(['content-length', 'expect']);
 
 interface Serving extends Sides {
   agent: UpstreamAgent;
+}
+
+interface Sent {
+  path: string;
+  /** The fields that say how long the body is. */
+  framing: Field[];
+  /** The gateway has read the body, or a part of it. */
+  isRead?: boolean;
+  upgrade?: string;
 }
 
 /** Forwards HTTP/1.1: one parser reads each request for the check and for the server. */
@@ -73,14 +88,51 @@ export class Http1Forwarder {
   private forward(request: IncomingMessage, response: ServerResponse): void {
     const serving = this.serving.get(request.socket);
     if (!serving) return void request.socket.destroy();
+    const begun = this.begin(serving, request, response);
+    if (!begun) return;
+    const { exchange, path } = begun;
+    if (exchange.secrets?.rewritesBodies && hasBody(request))
+      return void this.forwardWhole(serving, exchange, path).catch(() => request.socket.destroy());
+    const outgoing = this.send(serving, exchange, { path, framing: framingOf(request) });
+    if (outgoing) relayBody(exchange, outgoing);
+  }
+
+  /** Undefined: the request is refused, and answered. */
+  private begin(
+    serving: Serving,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): { exchange: Exchange; path: string } | undefined {
     response.sendDate = false;
     const path = pathOf(request);
     const refusal = this.refuse(serving, request, path);
-    if (refusal) return answer(response, request, refusal);
-    const outgoing = this.open(serving, request, path!);
-    if (!outgoing) return answer(response, request, unreadable(serving));
-    relayAnswer({ serving, request, response, outgoing });
-    relayBody(request, outgoing);
+    if (refusal) {
+      answer(response, request, refusal);
+      return undefined;
+    }
+    const { connection, upstream } = serving;
+    const name = hostOf(authorityOf(request)!)!;
+    const secrets = RequestSecrets.for(connection, name, upstream.verified);
+    return { exchange: { name, request, response, secrets }, path: path! };
+  }
+
+  /** Values go into the body, so its length is known only when it is read. */
+  private async forwardWhole(serving: Serving, exchange: Exchange, path: string): Promise<void> {
+    const { request, response, secrets, name } = exchange;
+    // The client must not wait for a server that waits for the whole body.
+    if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue();
+    const read = await readBody(request, serving.connection.to.sandbox.settings.id);
+    if (read.kind === 'broken') return void request.socket.destroy();
+    if (read.kind === 'full') return answer(response, request, tooManyBodies(name));
+    response.once('close', read.free);
+    if (read.kind === 'large') {
+      const outgoing = this.send(serving, exchange, { path, framing: framingOf(request), isRead: true });
+      return outgoing && relayBody(exchange, outgoing, read.first);
+    }
+    const body = secrets!.body(read.body, request.headers['content-type']);
+    if ('code' in body) return answer(response, request, body);
+    const framing: Field[] = [['Content-Length', String(body.length)]];
+    this.send(serving, exchange, { path, framing, isRead: true })?.end(body);
   }
 
   private refuse(
@@ -101,26 +153,36 @@ export class Http1Forwarder {
     return refusal;
   }
 
-  /** Undefined: Node does not send it. */
-  private open({ agent }: Serving, request: IncomingMessage, path: string, upgrade?: string) {
-    const fields = forwardedFields(request.rawHeaders);
-    if (upgrade !== undefined) fields.push('Connection', 'Upgrade', 'Upgrade', upgrade);
-    if (valuesOf(request.rawHeaders, 'host').length === 0) fields.push('Host', authorityOf(request)!);
-    if (request.headers['transfer-encoding'] !== undefined) fields.push('Transfer-Encoding', 'chunked');
-    // Without it Node would announce a chunked body.
-    else if (request.headers['content-length'] === undefined && takesBody(request.method!))
-      fields.push('Content-Length', '0');
+  /** Sends the head. Undefined: it is refused, and answered. */
+  private send(
+    { agent }: Serving,
+    exchange: Exchange,
+    { path: asked, framing, isRead = false, upgrade }: Sent,
+  ): ClientRequest | undefined {
+    const { request, response, secrets, name } = exchange;
+    const method = request.method!;
+    const own = withoutFields(forwardedFields(request.rawHeaders), isRead ? LENGTH_AND_EXPECT : LENGTH);
+    if (valuesOf(request.rawHeaders, 'host').length === 0) own.push(['Host', authorityOf(request)!]);
+    const head = secrets?.head(method, asked, own) ?? { path: asked, headers: own };
+    if ('code' in head) {
+      answer(response, request, head);
+      return undefined;
+    }
+    const switching: Field[] =
+      upgrade === undefined
+        ? []
+        : [
+            ['Connection', 'Upgrade'],
+            ['Upgrade', upgrade],
+          ];
     try {
-      const headers = fields as unknown as NodeJS.Dict<string>;
-      return sendRequest({
-        agent,
-        method: request.method!,
-        path,
-        headers,
-        maxHeaderSize: MOST_HEADER_BYTES,
-        insecureHTTPParser: false,
-      });
+      const headers = [...head.headers, ...switching, ...framing].flat() as unknown as NodeJS.Dict<string>;
+      const limits = { maxHeaderSize: MOST_HEADER_BYTES, insecureHTTPParser: false };
+      const outgoing = sendRequest({ agent, method, path: head.path, headers, ...limits });
+      relayAnswer(exchange, outgoing);
+      return outgoing;
     } catch {
+      answer(response, request, unsendable(name));
       return undefined;
     }
   }
@@ -133,27 +195,23 @@ export class Http1Forwarder {
     if (listOf(protocol).includes('h2c') || hasBody(request))
       return this.ignoreUpgrade(request, socket, head);
     const response = new ServerResponse(request);
-    response.sendDate = false;
     response.shouldKeepAlive = false;
     response.assignSocket(socket as never);
     response.once('finish', () => {
       response.detachSocket(socket as never);
       socket.end();
     });
-    const path = pathOf(request);
-    const refusal = this.refuse(serving, request, path);
-    if (refusal) return answer(response, request, refusal);
-    const outgoing = this.open(serving, request, path!, protocol);
-    if (!outgoing) return answer(response, request, unreadable(serving));
-    outgoing.once('upgrade', (reply: IncomingMessage, server: Duplex, first: Buffer) => {
+    const begun = this.begin(serving, request, response);
+    if (!begun) return;
+    const outgoing = this.send(serving, begun.exchange, { path: begun.path, framing: [], upgrade: protocol });
+    outgoing?.once('upgrade', (reply: IncomingMessage, server: Duplex, first: Buffer) => {
       response.detachSocket(socket as never);
-      socket.write(headOf(reply), 'latin1');
+      socket.write(headOf(reply, begun.exchange.secrets), 'latin1');
       if (first.length > 0) server.unshift(first);
       if (head.length > 0) socket.unshift(head);
       joinSides(socket, server);
     });
-    relayAnswer({ serving, request, response, outgoing });
-    outgoing.end();
+    outgoing?.end();
   }
 
   /** Lets the parser read the request again, without its upgrade. */
@@ -203,132 +261,30 @@ export class Http1Forwarder {
   }
 }
 
-interface Exchange {
-  serving: Serving;
-  request: IncomingMessage;
-  response: ServerResponse;
-  outgoing: ClientRequest;
-}
-
-function relayAnswer({ serving, request, response, outgoing }: Exchange): void {
-  const { client } = serving;
-  outgoing.on('continue', () => response.writeContinue());
-  outgoing.on('information', ({ statusCode, rawHeaders }) => {
-    if (statusCode === 102) response.writeProcessing();
-    if (statusCode === 103) writeEarlyHints(response, rawHeaders);
-  });
-  outgoing.on('response', (answered) => {
-    if (!outgoing.shouldKeepAlive) response.shouldKeepAlive = false;
-    try {
-      response.writeHead(answered.statusCode!, answered.statusMessage, forwardedFields(answered.rawHeaders));
-    } catch {
-      answered.destroy();
-      return answer(response, request, unreadable(serving));
-    }
-    answered.pipe(response, { end: false });
-    // Events streams send their head long before their first event. Short answers leave in one piece with their head.
-    const flush = setImmediate(() => response.flushHeaders());
-    answered.on('end', () => {
-      clearImmediate(flush);
-      if (answered.rawTrailers.length > 0) response.addTrailers(pairsOf(answered.rawTrailers));
-      response.end();
-    });
-    // A client must not take a part for the whole.
-    answered.on('error', () => client.destroy(new Error(NEVER_FINISHED)));
-    answered.on('close', () => {
-      if (!answered.complete) client.destroy();
-    });
-  });
-  outgoing.on('error', (error: NodeJS.ErrnoException) => {
-    // A server may answer and close before it has read the whole body.
-    if (response.headersSent) return;
-    if (error.code?.startsWith('HPE_')) return answer(response, request, unreadable(serving));
-    client.destroy();
-  });
-  response.once('close', () => {
-    if (!response.writableFinished) outgoing.destroy();
-  });
-}
-
-function relayBody(request: IncomingMessage, outgoing: ClientRequest): void {
-  if (!hasBody(request)) return void outgoing.end();
-  // A client that waits for "100 Continue" sends nothing before the server has seen the head.
-  outgoing.flushHeaders();
-  request.pipe(outgoing, { end: false });
-  request.on('end', () => {
-    if (request.rawTrailers.length > 0) outgoing.addTrailers(pairsOf(request.rawTrailers));
-    outgoing.end();
-  });
-  request.on('error', () => outgoing.destroy());
-  request.on('aborted', () => outgoing.destroy());
-}
-
-function writeEarlyHints(response: ServerResponse, rawHeaders: readonly string[]): void {
-  const link = valuesOf(rawHeaders, 'link');
-  if (link.length === 0) return;
-  try {
-    response.writeEarlyHints({ link });
-  } catch {
-    // A hint that Node does not send is none that the client needs.
-  }
-}
-
-/** The path for the server. Undefined: the target is neither a path nor a URL, nor `*` of OPTIONS. */
-function pathOf({ method, url = '' }: IncomingMessage): string | undefined {
-  if (url.startsWith('/') || (url === '*' && method === 'OPTIONS')) return url;
-  const match = /^https?:\/\/[^/?#]*(.*)$/i.exec(url);
-  if (!match) return undefined;
-  return match[1]!.startsWith('/') ? match[1] : `/${match[1]}`;
-}
-
-/** The host of the request. Undefined: it names none, or two that differ. */
-function authorityOf({ url = '', rawHeaders, httpVersionMajor }: IncomingMessage): string | undefined {
-  const hosts = valuesOf(rawHeaders, 'host');
-  if (hosts.length > 1 || httpVersionMajor !== 1) return undefined;
-  const absolute = /^https?:\/\/([^/?#]*)/i.exec(url)?.[1];
-  if (absolute !== undefined && hosts[0] !== undefined && absolute.toLowerCase() !== hosts[0].toLowerCase())
-    return undefined;
-  return hosts[0] ?? absolute;
-}
-
-function hasBody({ headers }: IncomingMessage): boolean {
-  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
-}
-
-function takesBody(method: string): boolean {
-  return !['GET', 'HEAD', 'DELETE', 'OPTIONS', 'TRACE', 'CONNECT'].includes(method);
-}
-
-function pairsOf(flat: readonly string[]): [string, string][] {
-  return Array.from({ length: flat.length / 2 }, (_, at) => [flat[2 * at]!, flat[2 * at + 1]!]);
-}
-
-function unreadable({ connection }: Serving): Refusal {
+function tooManyBodies(domain: string): Refusal {
   return {
-    status: 502,
-    code: 'upstream_failed',
-    message: `${connection.to.name} sent an answer that is not valid HTTP/1.1`,
-    domain: connection.to.name,
+    status: 503,
+    code: 'gateway_busy',
+    message: 'too many large bodies wait for their secrets: send fewer at a time',
+    domain,
   };
 }
 
-function answer(response: ServerResponse, request: IncomingMessage, refusal: Refusal): void {
-  if (response.headersSent) return void response.destroy();
-  const text = refusalText(refusal);
-  // The body of a refused request is not read.
-  if (hasBody(request)) response.shouldKeepAlive = false;
-  response.writeHead(refusal.status, refusalHeaders(text));
-  response.end(text);
-}
-
-function rawAnswer(refusal: Refusal): string {
-  const text = refusalText(refusal);
-  const fields = pairsOf(refusalHeaders(text)).map(([name, value]) => `${name}: ${value}\r\n`);
-  return `HTTP/1.1 ${refusal.status} \r\n${fields.join('')}connection: close\r\n\r\n${text}`;
+/** A value may have characters that no header or path can have. */
+function unsendable(domain: string): Refusal {
+  return {
+    status: 400,
+    code: 'invalid_request',
+    message: 'the path or a field of the request has a character that HTTP/1.1 does not allow',
+    domain,
+  };
 }
 
 /** The head of an answer that switches protocols, as it came. */
-function headOf({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
-  const fields = pairsOf(rawHeaders).map(([name, value]) => `${name}: ${value}\r\n`);
+function headOf(
+  { statusCode, statusMessage, rawHeaders }: IncomingMessage,
+  secrets?: RequestSecrets,
+): string {
+  const fields = pairsOf(rawHeaders).map(([name, value]) => `${name}: ${secrets?.echo(value) ?? value}\r\n`);
   return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n${fields.join('')}\r\n`;
 }

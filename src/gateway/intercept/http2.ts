@@ -14,7 +14,8 @@ import {
 import type { Duplex } from 'node:stream';
 import type { Sides } from './connection.js';
 import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
-import { refuseHost } from './request-host.js';
+import { hostOf, refuseHost } from './request-host.js';
+import { RequestSecrets } from './request-secrets.js';
 
 const MIB = 1_048_576;
 /** A peer may send so much of one request, and of all of a connection, before the other side has read it. */
@@ -62,10 +63,14 @@ export function serveHttp2({ connection, client: socket, upstream }: Sides): voi
       if (refusal.code === 'network_policy_denied') connection.deny(refusal);
       return answer(stream, refusal);
     }
+    const host = hostOf(authorityOf(headers)!)!;
+    const secrets = RequestSecrets.for(connection, host, upstream.verified);
+    const sent = withValues({ ...forwarded(headers), ':scheme': scheme }, secrets);
+    if (isRefusal(sent)) return answer(stream, sent);
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
-    const outgoing = open(server, { ...forwarded(headers), ':scheme': scheme }, endStream);
+    const outgoing = open(server, sent, endStream);
     if (!outgoing) return stream.close(NGHTTP2_REFUSED_STREAM);
-    relay(stream, outgoing, endStream);
+    relay(stream, outgoing, endStream, secrets);
   });
 }
 
@@ -85,7 +90,8 @@ function refuse(
   { connection }: Pick<Sides, 'connection'>,
 ): Refusal | undefined {
   const { to } = connection;
-  const { ':authority': authority = headers.host, host } = headers;
+  const authority = authorityOf(headers);
+  const { host } = headers;
   if (headers[':method'] === 'CONNECT') {
     return {
       status: 403,
@@ -113,18 +119,28 @@ function open(
   }
 }
 
-function relay(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, isWhole: boolean): void {
-  if (!isWhole) relayTrailers(stream, outgoing);
+function relay(
+  stream: ServerHttp2Stream,
+  outgoing: ClientHttp2Stream,
+  isWhole: boolean,
+  secrets: RequestSecrets | undefined,
+): void {
+  if (!isWhole) relayTrailers(stream, outgoing, (trailers) => withValuesOfTrailers(trailers, secrets));
+  if (secrets && !isWhole) scanBody(stream, outgoing, secrets);
   stream.pipe(outgoing);
   outgoing.on('headers', (headers) => {
-    if (!stream.headersSent && !stream.destroyed) stream.additionalHeaders(forwarded(headers));
+    if (!stream.headersSent && !stream.destroyed)
+      stream.additionalHeaders(withoutEchoes(forwarded(headers), secrets));
   });
   outgoing.on('response', (headers, flags) => {
-    if (stream.destroyed) return;
+    if (stream.destroyed || stream.headersSent) return;
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
-    relayTrailers(outgoing, stream);
-    stream.respond(forwarded(headers), { endStream, waitForTrailers: !endStream });
-    outgoing.pipe(stream);
+    const echoes = secrets?.echoesOfBody(headers['content-type'], headers['content-encoding']);
+    relayTrailers(outgoing, stream, (trailers) => withoutEchoes(trailers, secrets));
+    const answered = withoutEchoes(forwarded(headers), secrets);
+    if (echoes && !endStream) delete answered['content-length'];
+    stream.respond(answered, { endStream, waitForTrailers: !endStream });
+    (echoes ? outgoing.pipe(echoes) : outgoing).pipe(stream);
   });
   outgoing.on('error', () => {});
   stream.once('close', () => {
@@ -133,18 +149,103 @@ function relay(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, isWhole: 
   outgoing.once('close', () => {
     // Its last bytes may still be on their way to the client.
     if (outgoing.rstCode === NGHTTP2_NO_ERROR && stream.headersSent && outgoing.readableEnded) return;
-    if (!stream.closed) stream.close(outgoing.rstCode || NGHTTP2_CANCEL);
+    if (!stream.closed && !isAnswered.has(stream)) stream.close(outgoing.rstCode || NGHTTP2_CANCEL);
   });
 }
 
+/** Streams that the gateway has answered itself, while their request was under way. */
+const isAnswered = new WeakSet<ServerHttp2Stream>();
+
+/** Bodies of HTTP/2 are not rewritten, and none with a placeholder is sent to its end. */
+function scanBody(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, secrets: RequestSecrets): void {
+  const scan = secrets.scanner('h2');
+  // Before the pipe: a piece with the end of a placeholder is not sent.
+  stream.on('data', (piece: Buffer) => {
+    const refusal = isAnswered.has(stream) ? undefined : scan(piece);
+    if (!refusal) return;
+    isAnswered.add(stream);
+    stream.unpipe(outgoing);
+    if (stream.headersSent) stream.close(NGHTTP2_CANCEL);
+    else answer(stream, refusal);
+    outgoing.close(NGHTTP2_CANCEL);
+    outgoing.destroy();
+    stream.resume();
+  });
+}
+
+type Stream = ClientHttp2Stream | ServerHttp2Stream;
+
+/** `change` gives nothing for trailers that must not be sent. */
 function relayTrailers(
-  from: ClientHttp2Stream | ServerHttp2Stream,
-  to: ClientHttp2Stream | ServerHttp2Stream,
+  from: Stream,
+  to: Stream,
+  change: (trailers: OutgoingHttpHeaders) => OutgoingHttpHeaders | undefined,
 ): void {
-  let trailers: OutgoingHttpHeaders = {};
-  from.once('trailers', (headers) => (trailers = forwarded(headers)));
-  // Without any, Node ends the stream.
-  to.once('wantTrailers', () => to.sendTrailers(trailers));
+  let trailers: OutgoingHttpHeaders | undefined = {};
+  from.once('trailers', (headers) => (trailers = change(forwarded(headers))));
+  to.once('wantTrailers', () => {
+    // Without any, Node ends the stream.
+    if (trailers) to.sendTrailers(trailers);
+    else to.close(NGHTTP2_CANCEL);
+  });
+}
+
+function authorityOf({ ':authority': authority, host }: IncomingHttpHeaders): string | undefined {
+  return authority ?? host;
+}
+
+function withValues(
+  headers: OutgoingHttpHeaders,
+  secrets: RequestSecrets | undefined,
+): OutgoingHttpHeaders | Refusal {
+  if (!secrets) return headers;
+  const head = secrets.head(String(headers[':method']), String(headers[':path']), ownFields(headers));
+  if ('code' in head) return head;
+  return { ...pseudoFields(headers), ':path': head.path, ...objectOf(head.headers) };
+}
+
+function withValuesOfTrailers(
+  headers: OutgoingHttpHeaders,
+  secrets: RequestSecrets | undefined,
+): OutgoingHttpHeaders | undefined {
+  if (!secrets) return headers;
+  const head = secrets.trailers(ownFields(headers));
+  return 'code' in head ? undefined : objectOf(head.headers);
+}
+
+function withoutEchoes(
+  headers: OutgoingHttpHeaders,
+  secrets: RequestSecrets | undefined,
+): OutgoingHttpHeaders {
+  if (!secrets) return headers;
+  const fields = ownFields(headers).map(([name, value]): [string, string] => [name, secrets.echo(value)]);
+  return { ...pseudoFields(headers), ...objectOf(fields) };
+}
+
+function ownFields(headers: OutgoingHttpHeaders): [string, string][] {
+  return Object.entries(headers)
+    .filter(([name]) => !name.startsWith(':'))
+    .flatMap(([name, value = '']) => [value].flat().map((each): [string, string] => [name, String(each)]));
+}
+
+/** The mark of fields that must not be indexed stays too. */
+function pseudoFields(headers: OutgoingHttpHeaders): OutgoingHttpHeaders {
+  const copy = { ...headers };
+  for (const name of Object.keys(copy)) if (!name.startsWith(':')) delete copy[name];
+  return copy;
+}
+
+function objectOf(fields: readonly (readonly [string, string])[]): OutgoingHttpHeaders {
+  const headers: OutgoingHttpHeaders = {};
+  for (const [name, value] of fields) {
+    const known = headers[name];
+    headers[name] = known === undefined ? value : [known, value].flat().map(String);
+  }
+  return headers;
+}
+
+function isRefusal(head: OutgoingHttpHeaders | Refusal): head is Refusal {
+  return 'code' in head && 'domain' in head && typeof head.status === 'number';
 }
 
 /** The mark of fields that must not be indexed stays. */

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import { isWithinDomain } from '../../network-policy/domains.js';
 import type { GatedSecret, HostPattern } from '../protocol.js';
 import type { GatedSandbox } from '../sandbox.js';
@@ -5,6 +6,8 @@ import type { GatedSandbox } from '../sandbox.js';
 /** Whether a TLS connection is decrypted: a secret is for its name, or the sandbox asked for everything. */
 export function needsDecryption({ settings }: GatedSandbox, name: string, port: number): boolean {
   const { tls, secrets } = settings;
+  // The authority signs no addresses.
+  if (isIP(name) !== 0) return false;
   if (!tls.ports.includes(port) || tls.bypass.some((pattern) => matchesPattern(pattern, name))) return false;
   return tls.enabled || hasSecretFor(secrets, name);
 }

@@ -1,7 +1,8 @@
 /** An answer of the gateway itself. */
 export interface Refusal {
   status: number;
-  code: 'network_policy_denied' | 'secret_policy_denied' | 'invalid_request' | 'upstream_failed';
+  code:
+    'network_policy_denied' | 'secret_policy_denied' | 'invalid_request' | 'gateway_busy' | 'upstream_failed';
   message: string;
   domain: string;
 }

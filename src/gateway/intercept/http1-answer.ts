@@ -1,0 +1,122 @@
+import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
+import { forwardedFields, pairsOf, valuesOf, withoutFields } from './http1-headers.js';
+import { hasBody } from './http1-request.js';
+import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
+import type { RequestSecrets } from './request-secrets.js';
+
+/** A client mostly reads its answer after it has sent its body. So much is read of one that is refused. */
+const MOST_DRAINED = 64 * 1024 ** 2;
+const DRAIN_MS = 30_000;
+const LENGTH = new Set(['content-length']);
+
+/** A request and its answer. */
+export interface Exchange {
+  /** The server has it. */
+  name: string;
+  request: IncomingMessage;
+  response: ServerResponse;
+  secrets: RequestSecrets | undefined;
+}
+
+export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
+  const { request, response } = exchange;
+  outgoing.on('continue', () => response.writeContinue());
+  outgoing.on('information', ({ statusCode, rawHeaders }) => {
+    if (statusCode === 102) response.writeProcessing();
+    if (statusCode === 103) writeEarlyHints(response, rawHeaders);
+  });
+  outgoing.on('response', (answered) => {
+    if (!outgoing.shouldKeepAlive) response.shouldKeepAlive = false;
+    // A client must not take a part for the whole.
+    answered.on('error', () => request.socket.destroy());
+    answered.on('close', () => {
+      if (!answered.complete) request.socket.destroy();
+    });
+    if (!response.headersSent) relayParts(exchange, answered);
+  });
+  outgoing.on('error', (error: NodeJS.ErrnoException) => {
+    // A server may answer and close before it has read the whole body.
+    if (response.headersSent) return;
+    if (error.code?.startsWith('HPE_')) return answer(response, request, unreadable(exchange.name));
+    request.socket.destroy();
+  });
+  response.once('close', () => {
+    if (!response.writableFinished) outgoing.destroy();
+  });
+}
+
+function relayParts({ name, request, response, secrets }: Exchange, answered: IncomingMessage): void {
+  const { headers, rawHeaders, statusMessage = '' } = answered;
+  const echoes = secrets?.echoesOfBody(headers['content-type'], headers['content-encoding']);
+  const fields = withoutEchoes(forwardedFields(rawHeaders), secrets);
+  const sent = echoes && request.method !== 'HEAD' ? withoutFields(fields, LENGTH) : fields;
+  try {
+    response.writeHead(answered.statusCode!, secrets?.echo(statusMessage) ?? statusMessage, sent.flat());
+  } catch {
+    answered.destroy();
+    return answer(response, request, unreadable(name));
+  }
+  // Event streams send their head long before their first event. Short answers leave in one piece with their head.
+  const flush = setImmediate(() => response.flushHeaders());
+  const body = echoes ? answered.pipe(echoes) : answered;
+  body.pipe(response, { end: false });
+  body.on('end', () => {
+    clearImmediate(flush);
+    const trailers = withoutEchoes(pairsOf(answered.rawTrailers), secrets);
+    if (trailers.length > 0) response.addTrailers(trailers);
+    response.end();
+  });
+}
+
+function withoutEchoes(fields: [string, string][], secrets: RequestSecrets | undefined): [string, string][] {
+  return secrets ? fields.map(([name, value]) => [name, secrets.echo(value)]) : fields;
+}
+
+function writeEarlyHints(response: ServerResponse, rawHeaders: readonly string[]): void {
+  const link = valuesOf(rawHeaders, 'link');
+  if (link.length === 0) return;
+  try {
+    response.writeEarlyHints({ link });
+  } catch {
+    // Node does not send every hint. Clients do without.
+  }
+}
+
+export function unreadable(name: string): Refusal {
+  return {
+    status: 502,
+    code: 'upstream_failed',
+    message: `${name} sent an answer that is not valid HTTP/1.1`,
+    domain: name,
+  };
+}
+
+/** An answer of the gateway itself. */
+export function answer(response: ServerResponse, request: IncomingMessage, refusal: Refusal): void {
+  if (response.headersSent) return void response.destroy();
+  const text = refusalText(refusal);
+  const mustDrain = hasBody(request) && !request.complete;
+  if (mustDrain) response.shouldKeepAlive = false;
+  response.writeHead(refusal.status, refusalHeaders(text));
+  if (!mustDrain) return void response.end(text);
+  response.write(text);
+  drain(request, () => response.end());
+}
+
+function drain(request: IncomingMessage, end: () => void): void {
+  let length = 0;
+  const timer = setTimeout(() => request.destroy(), DRAIN_MS);
+  request.on('data', (part: Buffer) => {
+    length += part.length;
+    if (length > MOST_DRAINED) request.destroy();
+  });
+  request.once('end', end).once('close', () => clearTimeout(timer));
+  request.resume();
+}
+
+/** For a connection that no parser has any more. */
+export function rawAnswer(refusal: Refusal): string {
+  const text = refusalText(refusal);
+  const fields = pairsOf(refusalHeaders(text)).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${refusal.status} \r\n${fields.join('')}connection: close\r\n\r\n${text}`;
+}

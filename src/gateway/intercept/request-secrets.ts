@@ -1,0 +1,109 @@
+import type { Transform } from 'node:stream';
+import { Echoes } from '../secrets/echoes.js';
+import { LARGEST_BODY, Substitution, Violation } from '../secrets/substitute.js';
+import type { Connection } from './connection.js';
+import type { Refusal } from './refusal.js';
+
+type Fields = readonly (readonly [string, string])[];
+
+/** The secrets of a sandbox in one request, and in its answer. */
+export class RequestSecrets {
+  private readonly substitution: Substitution;
+  private readonly echoes: Echoes;
+
+  private constructor(
+    private readonly connection: Connection,
+    private readonly name: string,
+    substitution: Substitution,
+  ) {
+    this.substitution = substitution;
+    this.echoes = new Echoes(substitution.shared, substitution.credentials);
+  }
+
+  /** Undefined: nothing of the request and its answer has to be looked at. `name`: of the server. */
+  static for(connection: Connection, name: string, isVerified: boolean): RequestSecrets | undefined {
+    const { secrets } = connection.to.sandbox.settings;
+    if (secrets.length === 0) return undefined;
+    const substitution = new Substitution(secrets, { name, isVerified });
+    return substitution.isIdle ? undefined : new RequestSecrets(connection, name, substitution);
+  }
+
+  get rewritesBodies(): boolean {
+    return this.substitution.rewritesBodies;
+  }
+
+  head(
+    method: string,
+    path: string,
+    headers: Fields,
+  ): { path: string; headers: [string, string][] } | Refusal {
+    // A compressed answer could not be looked through.
+    return this.substitute(method, path, this.echoes.isIdle ? headers : asksForPlain(headers));
+  }
+
+  trailers(fields: Fields): { headers: [string, string][] } | Refusal {
+    return this.substitute('', '', fields);
+  }
+
+  private substitute(
+    method: string,
+    path: string,
+    headers: Fields,
+  ): { path: string; headers: [string, string][] } | Refusal {
+    const head = this.substitution.head({ method, path, headers });
+    if (head instanceof Violation) return this.refuse(head);
+    this.note(head.used);
+    return head.value;
+  }
+
+  /** A whole body. */
+  body(body: Buffer, contentType?: string): Buffer | Refusal {
+    const replaced = this.substitution.body(body, contentType);
+    if (replaced instanceof Violation) return this.refuse(replaced);
+    this.note(replaced.used);
+    return replaced.value;
+  }
+
+  /** Looks through a body in pieces that is not rewritten. */
+  scanner(protocol: 'http/1.1' | 'h2'): (piece: Buffer) => Refusal | undefined {
+    const scan = this.substitution.scanner({ everySecret: true });
+    return (piece) => {
+      const violation = scan(piece);
+      if (!violation) return undefined;
+      const isLarge = protocol === 'http/1.1' && this.substitution.shared.includes(violation.secret);
+      const reason = `a body of more than ${LARGEST_BODY / 1024 ** 2} MiB is not rewritten: send a smaller one`;
+      return this.refuse(isLarge ? new Violation(violation.secret, reason) : violation);
+    };
+  }
+
+  /** A value of a header of the answer. */
+  echo(value: string): string {
+    return this.echoes.isIdle ? value : this.echoes.replace(value);
+  }
+
+  /** Undefined: the body of the answer stays as it is. */
+  echoesOfBody(contentType?: string, contentEncoding?: string): Transform | undefined {
+    const isPlain = contentEncoding === undefined || contentEncoding === 'identity';
+    if (this.echoes.isIdle || !isPlain || !Echoes.reads(contentType)) return undefined;
+    return this.echoes.transform();
+  }
+
+  private note(used: readonly string[]): void {
+    for (const secret of used) this.connection.to.flow.usedSecret(secret);
+  }
+
+  private refuse({ secret, reason }: Violation): Refusal {
+    this.connection.denySecret(secret, this.name, reason);
+    return {
+      status: 403,
+      code: 'secret_policy_denied',
+      message: `the secret ${secret.name} was not sent to ${this.name}: ${reason}`,
+      domain: this.name,
+    };
+  }
+}
+
+function asksForPlain(headers: Fields): Fields {
+  const others = headers.filter(([name]) => name.toLowerCase() !== 'accept-encoding');
+  return [...others, ['accept-encoding', 'identity']];
+}
