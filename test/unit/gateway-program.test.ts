@@ -42,7 +42,7 @@ async function start() {
 
 /** Node has no public way to it. */
 function descriptorOf(socket: UdpSocket | Server): number {
-  if (socket instanceof Server) return (socket as unknown as { _handle: { fd: number } })._handle.fd;
+  if (socket instanceof Server) return (socket as unknown as Record<'_handle', { fd: number }>)['_handle'].fd;
   const state = Object.getOwnPropertySymbols(socket).find((symbol) =>
     String(symbol).includes('state symbol'),
   );
