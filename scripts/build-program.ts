@@ -23,11 +23,16 @@ const NOT_BUNDLED = [
 
 await buildOnce('program', ['dist/src'], async (output) => {
   const source = join(PACKAGE_ROOT, 'dist', 'src');
-  const input = { main: join(source, 'main.js'), gateway: join(source, 'gateway', 'main.js') };
+  const input = { main: join(source, 'main.js') };
   const bundle = await rolldown({ input, platform: 'node', external: NOT_BUNDLED });
   // Names of parts have hashes.
   rmSync(output, { recursive: true, force: true });
-  const { output: parts } = await bundle.write({ dir: output, format: 'esm' });
+  const main = await bundle.write({ dir: output, format: 'esm' });
+  // In one file of the older format: the user of the gateway may not see the folder, and gets the open file.
+  const gateway = await rolldown({ input: join(source, 'gateway', 'main.js'), platform: 'node' });
+  const file = join(output, 'gateway.cjs');
+  const { output: more } = await gateway.write({ file, format: 'cjs', codeSplitting: false });
+  const parts = [...main.output, ...more];
   const files = parts.flatMap((part) => (part.type === 'chunk' ? part.moduleIds : []));
   writeFileSync(join(output, 'LICENSES.txt'), licencesOf(files));
 });

@@ -3,7 +3,7 @@ import type { Options, ValuesOf } from '../options/option.js';
 import type { Authority, Denial, Flow } from '../gateway/protocol.js';
 import type { ImageAccess } from '../registry/image-access.js';
 import type { RegistryReach } from '../registry/registry-session.js';
-import type { RunSecrets } from '../spec/run-spec.js';
+import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
 import type { VolumeStore } from '../volumes/storage/store.js';
 import type { Finding } from './finding.js';
 import type { HostSystem } from './host-system.js';
@@ -36,6 +36,8 @@ export interface GatewayServices {
   authority(): Promise<Authority>;
   /** The secrets of a sandbox that runs, for a gateway that starts again. */
   secrets(orgId: string, sandboxId: string): Promise<RunSecrets>;
+  /** The specification of a sandbox that runs, for a service that starts again. Undefined: there is no such sandbox. */
+  specOf(orgId: string, sandboxId: string): Promise<RunSpec | undefined>;
   /** These return at once. */
   denied(denial: Denial): void;
   flows(flows: readonly ObservedFlow[]): void;

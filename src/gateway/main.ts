@@ -18,4 +18,5 @@ const gateway = new Gateway(process.stdin, process.stdout, (reason) => {
   setTimeout(() => process.exit(), END_MS).unref();
   process.stdout.end(() => process.exit(reason === undefined ? 0 : 1));
 });
-await gateway.listen(descriptors);
+// The program is one file of a format without await at its top.
+void gateway.listen(descriptors);

@@ -2,6 +2,7 @@ import type { PgPool } from '../db/pool.js';
 import type { GatewayServices } from '../engine/definition.js';
 import type { NetworkObserver } from '../engine/network-record/observer.js';
 import type { Keyring } from '../secrets/keyring.js';
+import { findRunSpec } from '../sandboxes/reconcile/queries.js';
 import { openNetworkAuthority } from '../secrets/network-authority.js';
 import { openSecrets } from '../secrets/secrets.js';
 
@@ -16,6 +17,7 @@ export function gatewayServices({ pool, keyring, observer }: Parts): GatewayServ
   return {
     authority: async () => openNetworkAuthority(pool, keyring),
     secrets: async (orgId, sandboxId) => openSecrets(pool, keyring, orgId, sandboxId),
+    specOf: async (orgId, sandboxId) => (await findRunSpec(pool, orgId, sandboxId))?.run_spec,
     denied: (denial) => observer.denied(denial),
     flows: (flows) => observer.flows(flows),
   };

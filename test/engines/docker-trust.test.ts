@@ -53,6 +53,7 @@ describeDocker('the authorities that a sandbox trusts', () => {
       gateway: {
         authority: async () => authority,
         secrets: async () => ({ registry: null, values: {} }),
+        specOf: async () => undefined,
         denied: () => undefined,
         flows: () => undefined,
       },

@@ -31,6 +31,7 @@ import { Images } from './images/images.js';
 import { InspectCache } from './inspect-cache.js';
 import { readLogStream, sinceOf } from './log-stream.js';
 import { measureUse } from './measure-use.js';
+import { isGatewayHolder } from './network/gateway/holder-container.js';
 import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
@@ -163,7 +164,9 @@ export class DockerRuntime implements Runtime {
     });
     this.parts.networks.repair(containers);
     this.parts.calls.keepOnly(new Set(containers.map(({ Labels }) => Labels[SANDBOX_LABEL] ?? '')));
-    return this.inspections.list(containers.filter((container) => !isPauseContainer(container)));
+    return this.inspections.list(
+      containers.filter((container) => !isPauseContainer(container) && !isGatewayHolder(container)),
+    );
   }
 
   unanswered(): Map<string, Unanswered> {

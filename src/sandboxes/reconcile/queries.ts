@@ -138,19 +138,24 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
   }));
 }
 
-/** Only for a start: the specification is too large for each pass. */
-export async function readRunSpec(
-  sql: Sql,
-  orgId: string,
-  id: string,
-): Promise<{
+interface FoundSpec {
   name: string;
   run_spec: RunSpec;
   has_secrets: boolean;
   caps: Record<string, number>;
   most_runs: number | null;
   records_network: boolean;
-}> {
+}
+
+/** Only for a start: the specification is too large for each pass. */
+export async function readRunSpec(sql: Sql, orgId: string, id: string): Promise<FoundSpec> {
+  const found = await findRunSpec(sql, orgId, id);
+  if (!found) throw new Error(`there is no sandbox ${id}`);
+  return found;
+}
+
+/** Undefined: the organization has no such sandbox. */
+export async function findRunSpec(sql: Sql, orgId: string, id: string): Promise<FoundSpec | undefined> {
   const { rows } = await sql.query<{
     name: string;
     run_spec: string;
@@ -172,7 +177,8 @@ export async function readRunSpec(
       [orgId, id],
     ),
   );
-  const { run_spec, caps, ...rest } = rows[0]!;
+  if (!rows[0]) return undefined;
+  const { run_spec, caps, ...rest } = rows[0];
   return { ...rest, run_spec: parseSpec(run_spec) as RunSpec, caps: caps ?? {} };
 }
 

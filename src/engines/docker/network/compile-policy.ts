@@ -4,8 +4,16 @@ import { ADDRESS_SETS, targetOf, type AddressSetName } from '../../../network-po
 import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
 import { defaultFor, rulesFor } from '../../../network-policy/order.js';
 import type { Action, Direction, NetworkPolicy, Rule } from '../../../network-policy/schema.js';
-import { DNS_PORT, dnsCarriersOf, trafficOf, type Carrier } from '../../../network-policy/traffic.js';
+import {
+  CARRIERS,
+  DNS_PORT,
+  dnsCarriersOf,
+  trafficOf,
+  type Carrier,
+} from '../../../network-policy/traffic.js';
+import { isDomainRule } from '../../../network-policy/domains.js';
 import { bandwidthRules } from './bandwidth.js';
+import type { GatedRules } from './gateway/gated-rules.js';
 
 export interface NetworkEnvironment {
   hosts: readonly string[];
@@ -16,6 +24,13 @@ export interface NetworkEnvironment {
   openableGroups: readonly GuardedGroup[];
   /** Mbit/s in each direction, without traffic of the sandbox to itself. 0: no limit. */
   bandwidthMbits: number;
+}
+
+export interface OwnRules {
+  /** The most connections at once by carrier, of those that the sandbox begins. Null: no limit of its own. */
+  limits?: { tcp: number | null; udp: number | null } | null | undefined;
+  /** Its connections need the gateway. */
+  gated?: GatedRules | undefined;
 }
 
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
@@ -39,19 +54,20 @@ const INNER_RESOLVER = '127.0.0.11';
  * 5. Other sandboxes, the limits of connections and the guarded groups come before the rules, which cannot open them.
  * 6. The rules of the policy, then its default.
  */
-export function compilePolicy(policy: NetworkPolicy, environment: NetworkEnvironment): string {
+export function compilePolicy(
+  policy: NetworkPolicy,
+  environment: NetworkEnvironment,
+  { limits, gated }: OwnRules = {},
+): string {
+  const allowed = gated?.accept ?? 'accept';
   const bandwidth = lines(bandwidthRules(environment.bandwidthMbits));
   return `table inet sandkeep
 delete table inet sandkeep
 table inet sandkeep {
 ${addressSets(environment)}
-${verdictExceptHost('allow', 'accept')}
+${gated ? `${gated.sets().join('\n')}\n` : ''}${gated ? refuseChain() : ''}${gated?.chains() ?? ''}${verdictExceptHost('allow', allowed)}
 ${verdictExceptHost('deny', 'jump refuse')}
-  chain refuse {
-    meta l4proto tcp reject with tcp reset
-    reject with icmpx admin-prohibited
-  }
-${guardedChain(environment)}
+${gated ? '' : refuseChain()}${guardedChain(environment)}
   chain untracked {
     type filter hook output priority raw; policy accept;
     oifname "lo" notrack
@@ -64,16 +80,16 @@ ${bandwidth}
 ${lines(commonRules('egress'))}
     ct count over ${FLOWS.open} jump refuse
     meta l4proto tcp limit rate over ${FLOWS.tcpPerSecond}/second burst ${FLOWS.open} packets jump refuse
-    jump guarded
-${lines(compileRules(policy, 'egress'))}
-    ${defaultFor(policy, 'egress') === 'allow' ? 'accept' : 'jump refuse'}
+${statements([...ownLimits(limits), ...(gated?.beforeGuard() ?? [])])}    jump guarded
+${lines(compileRules(policy, 'egress', gated))}
+    ${defaultFor(policy, 'egress') === 'allow' ? allowed : 'jump refuse'}
   }
   chain arriving {
     type filter hook input priority filter; policy drop;
     iifname "lo" accept
 ${bandwidth}
 ${lines(commonRules('ingress'))}
-${lines(compileRules(policy, 'ingress'))}
+${statements(gated ? [gated.arriving()] : [])}${lines(compileRules(policy, 'ingress'))}
     ${defaultFor(policy, 'ingress') === 'allow' ? 'accept' : 'drop'}
   }
   chain passing {
@@ -83,8 +99,26 @@ ${lines(compileRules(policy, 'ingress'))}
 `;
 }
 
+function refuseChain(): string {
+  return `  chain refuse {
+    meta l4proto tcp reject with tcp reset
+    reject with icmpx admin-prohibited
+  }
+`;
+}
+
+/** Only first packets get here, and the kernel forgets closed connections. */
+function ownLimits(limits: OwnRules['limits']): string[] {
+  return CARRIERS.flatMap((carrier) => {
+    const most = limits?.[carrier] ?? null;
+    return most === null
+      ? []
+      : [`meta l4proto ${carrier} ct count over ${Math.min(FLOWS.open, most)} jump refuse`];
+  });
+}
+
 /** Each address counts for one group, `host` first: "allow private" must not open the host's address on the bridge. */
-function addressSets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
+export function addressSets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
   const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };
   const named = {
     host: { v4: hosts.filter(isV4), v6: hosts.filter(isV6) },
@@ -106,7 +140,7 @@ function addressSet(name: string, type: string, elements: readonly string[]): st
 }
 
 /** Leaves resolvers, and port 53 of the host, to the policy. */
-function guardedChain({ openableGroups }: NetworkEnvironment): string {
+export function guardedChain({ openableGroups }: NetworkEnvironment): string {
   const dns = `meta l4proto { tcp, udp } th dport ${DNS_PORT}`;
   const rules = [
     ...['ip daddr @resolver4', 'ip6 daddr @resolver6'].map((peer) => `${peer} ${dns} return`),
@@ -143,13 +177,24 @@ function commonRules(direction: Direction): string[] {
   ];
 }
 
-function compileRules(policy: NetworkPolicy, direction: Direction): string[] {
-  return rulesFor(policy, direction).flatMap((rule) => compileRule(rule, direction));
+function compileRules(policy: NetworkPolicy, direction: Direction, gated?: GatedRules): string[] {
+  return rulesFor(policy, direction).flatMap((rule, position) => {
+    const judged = gated?.firstJudged === position ? [gated.judge()] : [];
+    if (!isDomainRule(rule)) return [...judged, ...compileRule(rule, direction, gated)];
+    // A connection from outside has no name.
+    if (!gated || direction === 'ingress') return [];
+    return [...judged, ...combine(gated.domainPeers(rule, position), kindsOf(rule), verdictOf(rule, gated))];
+  });
 }
 
-function compileRule(rule: Rule, direction: Direction): string[] {
+function verdictOf({ action }: Rule, gated: GatedRules | undefined): string {
+  return action === 'allow' ? (gated?.accept ?? 'accept') : 'jump refuse';
+}
+
+function compileRule(rule: Rule, direction: Direction, gated: GatedRules | undefined): string[] {
   const { action } = rule;
-  const verdict = action === 'allow' ? 'accept' : direction === 'egress' ? 'jump refuse' : 'drop';
+  const verdict =
+    action === 'allow' ? (gated?.accept ?? 'accept') : direction === 'egress' ? 'jump refuse' : 'drop';
   const peer = PEER[direction];
   const target = targetOf(rule.destination);
   const kinds = kindsOf(rule);
@@ -227,6 +272,11 @@ function isV4(cidr: string): boolean {
 
 function isV6(cidr: string): boolean {
   return isIPv6(cidr.split('/')[0]!);
+}
+
+/** With a line break behind each, so that none leaves no empty line. */
+function statements(rules: readonly string[]): string {
+  return rules.map((rule) => `    ${rule}\n`).join('');
 }
 
 function lines(rules: readonly string[]): string {

@@ -4,7 +4,8 @@ import { engineMessage, NOT_FOUND, statusOf } from '../errors.js';
 import type { GatewayServices } from '../../../engine/definition.js';
 import type { GuestInit } from '../guest-init.js';
 import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
-import { explainNoNftables, hasEnvironmentLine } from './nftables.js';
+import { hasEnvironmentLine } from './nftables.js';
+import { explainNoNftables } from './nftables-probe.js';
 import {
   createPauseContainer,
   environmentLineOf,

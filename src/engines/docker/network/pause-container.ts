@@ -18,6 +18,9 @@ export interface PauseContainerOptions {
   hostname: string;
   network: string;
   init: GuestInit;
+  mac?: string | undefined;
+  /** An address of the network. Docker takes it only where the operator chose the addresses of the network. */
+  ipv4?: string | undefined;
 }
 
 export interface PauseContainer {
@@ -81,7 +84,11 @@ export async function removePauseContainer(docker: Docker, sandboxId: string): P
 }
 
 export async function createPauseContainer(options: PauseContainerOptions): Promise<void> {
-  const { instanceId, sandboxId, hostname, network, init } = options;
+  const { instanceId, sandboxId, hostname, network, init, mac, ipv4 } = options;
+  const endpoint = {
+    ...(mac === undefined ? {} : { MacAddress: mac }),
+    ...(ipv4 === undefined ? {} : { IPAMConfig: { IPv4Address: ipv4 } }),
+  };
   await init
     .createContainer({
       name: pauseContainerName(sandboxId),
@@ -92,6 +99,11 @@ export async function createPauseContainer(options: PauseContainerOptions): Prom
       Env: [environmentLineOf(sandboxId)],
       Labels: { [INSTANCE_LABEL]: instanceId, [PAUSE_LABEL]: sandboxId },
       StopSignal: 'SIGKILL',
+      // Engines before version 25 read the first of the two, later ones the second.
+      ...(mac === undefined ? {} : { MacAddress: mac }),
+      ...(mac === undefined && ipv4 === undefined
+        ? {}
+        : { NetworkingConfig: { EndpointsConfig: { [network]: endpoint } } }),
       HostConfig: {
         NetworkMode: network,
         CapDrop: ['ALL'],

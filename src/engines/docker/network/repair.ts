@@ -19,6 +19,7 @@ export function neededRepair(
   return Date.now() / 1000 - pause.Created > ORPHAN_SECS ? 'remove_pause_container' : undefined;
 }
 
-function isRunning({ State }: Docker.ContainerInfo): boolean {
+export function isRunning(container: Docker.ContainerInfo | undefined): boolean {
+  const State = container?.State;
   return State === 'running' || State === 'paused' || State === 'restarting';
 }

@@ -5,6 +5,12 @@ import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { NOT_FOUND, statusOf } from '../errors.js';
 import type { ResolverConfig } from '../files/resolver-files.js';
 import { compilePolicy } from './compile-policy.js';
+import { isGated } from './gateway/gated-sandbox.js';
+import { GatedRules } from './gateway/gated-rules.js';
+import { explainNoGateway } from './gateway/gateway-probe.js';
+import { readRunning } from './gateway/running.js';
+import { GatewaySupervisor } from './gateway/supervisor.js';
+import { setMtu } from './gateway/links.js';
 import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
 import { loadRules } from './nftables.js';
 import {
@@ -22,11 +28,13 @@ import {
 } from './pause-container.js';
 import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
 import { hasDomainRules } from '../../../network-policy/domains.js';
-import { Evaluator } from '../../../network-policy/evaluate.js';
+import { Evaluator, type Surroundings } from '../../../network-policy/evaluate.js';
+import { MachineNames } from '../../../gateway/machine-names.js';
+import { GATEWAY_ADDRESS } from '../../../gateway/protocol.js';
 import { canRecord } from './record/read-counters.js';
 import { recordTable } from './record/record-table.js';
 import { TrafficRecorder } from './record/recorder.js';
-import { neededRepair } from './repair.js';
+import { isRunning, neededRepair } from './repair.js';
 import { systemResolvers } from './resolvers.js';
 import { networkInterfaces } from 'node:os';
 
@@ -35,7 +43,15 @@ interface JoinedNetwork {
   resolverConfig: ResolverConfig;
 }
 
-const FILTERS = ['network_policy', 'network_icmp', 'network_port_ranges', 'network_private'] as const;
+const FILTERS = [
+  'network_policy',
+  'network_icmp',
+  'network_port_ranges',
+  'network_private',
+  'connection_limit',
+  'network_mac',
+] as const;
+const GATED = ['network_domains', 'network_dns', 'secrets', 'tls_interception', 'network_mtu'] as const;
 
 /** Gives each sandbox a network namespace with rules, which the sandbox cannot change. See docs/decisions/0012. */
 export class SandboxNetworks {
@@ -44,19 +60,42 @@ export class SandboxNetworks {
   private readonly repairs = new Map<string, Promise<void>>();
   private readonly unconfirmed = new Map<string, PauseContainer>();
   private creatingNetwork: Promise<void> | undefined;
+  private readonly gateway: GatewaySupervisor | undefined;
 
   private constructor(
     private readonly docker: Docker,
     private readonly options: NetworkOptions,
     private readonly unavailable: string | undefined,
     private readonly recorder: TrafficRecorder | undefined,
-  ) {}
+    private readonly noGateway: string | undefined,
+  ) {
+    const { gateway: services, instanceId, init, openableGroups, name } = options;
+    if (noGateway !== undefined || services === undefined) return;
+    const names = new MachineNames(options.resolvers ? { servers: options.resolvers } : {});
+    this.gateway = new GatewaySupervisor(docker, {
+      instanceId,
+      init,
+      services,
+      openableGroups,
+      hosts: hostAddresses,
+      resolvers: () => this.resolvers(),
+      network: async () => name ?? this.ensureNetwork(),
+      ask: async (query, timeoutMs) => names.ask(query, timeoutMs),
+      running: async () => {
+        const found = await readRunning(docker, instanceId, services);
+        return found.map(({ run, pause }) => ({ run, pause, surroundings: this.surroundingsOf(pause) }));
+      },
+    });
+  }
 
   get capabilities(): Capability[] {
     if (this.unavailable !== undefined) return [];
     const recorded = this.recorder ? (['network_record'] as const) : [];
     return [
       ...FILTERS,
+      ...(this.gateway ? GATED : []),
+      // Docker gives out no address of a network whose addresses it chose itself.
+      ...(this.options.name === undefined ? [] : (['network_address'] as const)),
       ...recorded,
       ...this.options.openableGroups.map((group) => `network_${group}` as const),
     ];
@@ -64,7 +103,8 @@ export class SandboxNetworks {
 
   get description(): string {
     if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
-    return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox`;
+    const without = this.noGateway === undefined ? '' : `, without a gateway, because ${this.noGateway}`;
+    return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox${without}`;
   }
 
   static async open(docker: Docker, options: NetworkOptions): Promise<SandboxNetworks> {
@@ -72,12 +112,14 @@ export class SandboxNetworks {
     const { gateway, instanceId } = options;
     const isRecorded = gateway !== undefined && unavailable === undefined && (await canRecord());
     const recorder = isRecorded ? new TrafficRecorder(docker, instanceId, gateway) : undefined;
-    return new SandboxNetworks(docker, options, unavailable, recorder);
+    const noGateway = unavailable ?? (await explainNoGateway());
+    return new SandboxNetworks(docker, options, unavailable, recorder, noGateway);
   }
 
   /** `term`: of the process that acts on the engine. */
   takeOver(term: { readonly valid: boolean }): void {
     this.recorder?.start(term);
+    this.gateway?.start(term);
   }
 
   /** Excludes `repair` from a sandbox until the returned function is called. */
@@ -91,7 +133,8 @@ export class SandboxNetworks {
    * Loads the rules before the sandbox can run. `existing`: its container, whose network mode is fixed. Throws
    * StartRefusedError.
    */
-  async join({ sandboxId, spec }: Run, existing: Docker.Container | undefined): Promise<JoinedNetwork> {
+  async join(run: Run, existing: Docker.Container | undefined): Promise<JoinedNetwork> {
+    const { sandboxId, spec } = run;
     const hostname = spec.hostname ?? sandboxId;
     const none = { mode: 'none', resolverConfig: { hostname, addresses: [], resolvers: [] } };
     const mode = existing && (await existing.inspect()).HostConfig.NetworkMode;
@@ -116,20 +159,33 @@ export class SandboxNetworks {
         'the network of the sandbox was removed: delete the sandbox and create it again',
       );
     }
-    const resolvers = options.resolvers ?? systemResolvers().addresses;
+    if (spec.gated != null && !this.gateway) {
+      throw new StartRefusedError(
+        'this machine has no gateway for rules by domain, secrets and interception; "sandkeep doctor" shows the operator the reason',
+        { cause: this.noGateway },
+      );
+    }
     if (!found) {
       const network = options.name ?? (await this.ensureNetwork());
-      await createPauseContainer({ ...options, sandboxId, hostname, network });
+      const { mac, ipv4 } = spec.networkInterface ?? {};
+      await createPauseContainer({
+        ...options,
+        sandboxId,
+        hostname,
+        network,
+        mac: mac ?? undefined,
+        ipv4: ipv4 ?? undefined,
+      });
     }
     const pause = await this.startPause(sandboxId);
     const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
-    const surroundings = {
-      hosts: [...hostAddresses(), ...pause.gateways],
-      resolvers,
-      neighbours: pause.links,
-      openableGroups: options.openableGroups,
-    };
-    const rules = compilePolicy(policy, { ...surroundings, bandwidthMbits: options.bandwidthMbits });
+    const surroundings = this.surroundingsOf(pause);
+    const gated = spec.gated ? new GatedRules(policy, spec.gated, surroundings) : undefined;
+    const rules = compilePolicy(
+      policy,
+      { ...surroundings, bandwidthMbits: options.bandwidthMbits },
+      { limits: spec.networkLimits, gated },
+    );
     // A sandbox that starts again soon has the namespace of its previous run.
     await this.recorder?.finish(sandboxId);
     // The list of refusals of a sandbox with a gateway has those of the kernel too.
@@ -137,13 +193,17 @@ export class SandboxNetworks {
     await loadRules(pause.pid, environmentLineOf(sandboxId), isCounted ? rules + recordTable() : rules);
     const evaluator = hasDomainRules(policy) ? undefined : new Evaluator(policy, surroundings);
     this.recorder?.begin(sandboxId, pause.pid, isCounted ? { evaluator } : undefined);
+    const mtu = spec.networkInterface?.mtu ?? undefined;
+    if (mtu !== undefined) await setMtu(pause.pid, environmentLineOf(sandboxId), mtu);
+    if (isGated(run)) await this.gateway!.add(run, pause, surroundings);
+    else this.gateway?.forget(sandboxId);
     this.unconfirmed.set(sandboxId, pause);
     return {
       mode: `container:${pause.id}`,
       resolverConfig: {
         hostname,
         addresses: pause.links.map((link) => link.split('/')[0]!),
-        resolvers,
+        resolvers: gated ? [GATEWAY_ADDRESS] : surroundings.resolvers,
       },
     };
   }
@@ -164,6 +224,7 @@ export class SandboxNetworks {
   }
 
   async remove(sandboxId: string): Promise<void> {
+    this.gateway?.forget(sandboxId);
     await this.recorder?.finish(sandboxId);
     await removePauseContainer(this.docker, sandboxId);
   }
@@ -171,6 +232,8 @@ export class SandboxNetworks {
   /** Repairs in the background what crashes or other programs left. */
   repair(containers: readonly Docker.ContainerInfo[]): void {
     const sandboxes = new Map(containers.map((container) => [container.Labels[SANDBOX_LABEL], container]));
+    // Values of secrets stay in the gateway no longer than the run.
+    this.gateway?.keepOnly((id) => this.claimed.has(id) || isRunning(sandboxes.get(id)));
     const pauses = new Map(
       containers.filter(isPauseContainer).map((container) => [container.Labels[PAUSE_LABEL], container]),
     );
@@ -187,12 +250,14 @@ export class SandboxNetworks {
   /** Waits for `repair`. Removes the bridge if no pause container needs it. */
   async close(): Promise<void> {
     await this.recorder?.close();
+    await this.gateway?.close();
     await Promise.all(this.repairs.values());
-    if (this.unavailable !== undefined || this.options.name !== undefined) return;
+    if (this.unavailable !== undefined) return;
     const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };
     try {
       if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
-      await this.docker.getNetwork(this.ownNetwork).remove();
+      await this.gateway?.removeHolder();
+      if (this.options.name === undefined) await this.docker.getNetwork(this.ownNetwork).remove();
     } catch {
       // A remaining bridge is used again.
     }
@@ -220,6 +285,19 @@ export class SandboxNetworks {
       case undefined:
         return;
     }
+  }
+
+  private resolvers(): readonly string[] {
+    return this.options.resolvers ?? systemResolvers().addresses;
+  }
+
+  private surroundingsOf({ gateways, links }: PauseContainer): Surroundings {
+    return {
+      hosts: [...hostAddresses(), ...gateways],
+      resolvers: this.resolvers(),
+      neighbours: links,
+      openableGroups: this.options.openableGroups,
+    };
   }
 
   private get ownNetwork(): string {

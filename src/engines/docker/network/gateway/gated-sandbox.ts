@@ -1,0 +1,78 @@
+import type { SandboxSettings } from '../../../../gateway/protocol.js';
+import type { Surroundings } from '../../../../network-policy/evaluate.js';
+import { PUBLIC_PROFILE } from '../../../../network-policy/public-profile.js';
+import type { GatedNetwork, RunSecrets, RunSpec } from '../../../../spec/run-spec.js';
+import { applyRules, withNamespace } from '../nftables.js';
+import { environmentLineOf, type PauseContainer } from '../pause-container.js';
+import { KernelSets } from './kernel-sets.js';
+import { makeLink } from './links.js';
+
+/** A run whose connections need the gateway. */
+export interface GatedRun {
+  orgId: string;
+  sandboxId: string;
+  spec: RunSpec & { gated: GatedNetwork };
+}
+
+export function isGated<R extends { spec: RunSpec }>(
+  run: R,
+): run is R & { spec: RunSpec & { gated: GatedNetwork } } {
+  return run.spec.gated != null && run.spec.networkEnabled;
+}
+
+/** A running sandbox of the gateway, in the kernel. It keeps no values of secrets. */
+export class GatedSandbox {
+  readonly sets: KernelSets;
+  /** The namespace of the gateway in which its link ends. */
+  linkedTo: string | undefined;
+
+  constructor(
+    readonly run: GatedRun,
+    private readonly pause: PauseContainer,
+    private readonly surroundings: Surroundings,
+    /** Bounds the programs that run at once. */
+    private readonly inTurn: (orgId: string, act: () => Promise<void>) => Promise<void>,
+  ) {
+    this.sets = new KernelSets(this.policy, async (script) =>
+      this.inTurn(run.orgId, async () => this.inside(async (namespace) => applyRules(namespace, script))),
+    );
+  }
+
+  get address(): string {
+    return this.pause.links[0]!.split('/')[0]!;
+  }
+
+  private get policy() {
+    return this.run.spec.networkPolicy ?? PUBLIC_PROFILE;
+  }
+
+  /** `gateway`: an open descriptor of its namespace, and the name of that namespace. */
+  async link(gateway: { descriptor: number; key: string }): Promise<void> {
+    const { sandboxId, spec } = this.run;
+    const mtu = spec.networkInterface?.mtu ?? undefined;
+    await this.inside(async (namespace) =>
+      makeLink(namespace, gateway.descriptor, { sandboxId, address: this.address, mtu }),
+    );
+    this.linkedTo = gateway.key;
+  }
+
+  settings(secrets: RunSecrets): SandboxSettings {
+    const { orgId, sandboxId, spec } = this.run;
+    const { strict, dns, tls } = spec.gated;
+    return {
+      id: sandboxId,
+      orgId,
+      address: this.address,
+      policy: this.policy,
+      surroundings: this.surroundings,
+      strict,
+      dns,
+      tls,
+      secrets: spec.gated.secrets.map((secret) => ({ ...secret, value: secrets.values[secret.name] ?? '' })),
+    };
+  }
+
+  private async inside<Result>(act: (namespace: number) => Promise<Result>): Promise<Result> {
+    return withNamespace(this.pause.pid, environmentLineOf(this.run.sandboxId), act);
+  }
+}

@@ -1,0 +1,101 @@
+import type Docker from 'dockerode';
+import { INIT_PROGRAM } from '../../../../guest/programs.js';
+import { INSTANCE_LABEL } from '../../container.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_MODIFIED } from '../../errors.js';
+import type { GuestInit } from '../../guest-init.js';
+
+/** Owns the network namespace of the gateway. It lives as long as the sandboxes whose links end in it. */
+
+const GATEWAY_LABEL = 'dev.sandkeep.gateway-of';
+/** The container runtime itself needs some during the start. */
+const PIDS_LIMIT = 32;
+
+export interface Holder {
+  pid: number;
+  startedAt: string;
+  /** The addresses of the bridge. */
+  gateways: string[];
+  /** Its own addresses with the length of their networks. */
+  links: string[];
+}
+
+export function holderName(instanceId: string): string {
+  return `sandkeep-gateway-${instanceId}`;
+}
+
+/** Checks the name too: users may set the label. */
+export function isGatewayHolder({ Labels, Names }: Docker.ContainerInfo): boolean {
+  const instanceId = Labels[GATEWAY_LABEL];
+  return instanceId !== undefined && Names.includes(`/${holderName(instanceId)}`);
+}
+
+export function holderLine(instanceId: string): string {
+  return `SANDKEEP_GATEWAY_OF=${instanceId}`;
+}
+
+interface HolderOptions {
+  instanceId: string;
+  network: string;
+  init: GuestInit;
+}
+
+/** Creates it where it is missing, and starts it where it does not run. */
+export async function ensureHolder(docker: Docker, options: HolderOptions): Promise<Holder> {
+  try {
+    const found = await startHolder(docker, options);
+    if (found.network === options.network) return found;
+  } catch {
+    // Its network was removed, or an earlier release made it in another way.
+  }
+  await removeHolder(docker, options.instanceId);
+  return startHolder(docker, options);
+}
+
+async function startHolder(
+  docker: Docker,
+  { instanceId, network, init }: HolderOptions,
+): Promise<Holder & { network: string | undefined }> {
+  await init
+    .createContainer({
+      name: holderName(instanceId),
+      Entrypoint: [INIT_PROGRAM],
+      Cmd: [],
+      User: '65534:65534',
+      Hostname: 'gateway',
+      Env: [holderLine(instanceId)],
+      Labels: { [INSTANCE_LABEL]: instanceId, [GATEWAY_LABEL]: instanceId },
+      StopSignal: 'SIGKILL',
+      HostConfig: {
+        NetworkMode: network,
+        CapDrop: ['ALL'],
+        SecurityOpt: ['no-new-privileges'],
+        ReadonlyRootfs: true,
+        PidsLimit: PIDS_LIMIT,
+        // The service may lack the right to listen on port 53.
+        Sysctls: { 'net.ipv4.ip_unprivileged_port_start': '0' },
+        LogConfig: { Type: 'none', Config: {} },
+        RestartPolicy: { Name: 'no' },
+      },
+    })
+    .catch(ignoreStatus(CONFLICT));
+  const container = docker.getContainer(holderName(instanceId));
+  await container.start().catch(ignoreStatus(NOT_MODIFIED));
+  const { State, HostConfig, NetworkSettings } = await container.inspect();
+  const networks = Object.values(NetworkSettings.Networks);
+  return {
+    network: HostConfig.NetworkMode,
+    pid: State.Pid,
+    startedAt: State.StartedAt,
+    gateways: networks.map(({ Gateway }) => Gateway).filter(Boolean),
+    links: networks.flatMap(({ IPAddress, IPPrefixLen }) =>
+      IPAddress ? [`${IPAddress}/${IPPrefixLen}`] : [],
+    ),
+  };
+}
+
+export async function removeHolder(docker: Docker, instanceId: string): Promise<void> {
+  await docker
+    .getContainer(holderName(instanceId))
+    .remove({ force: true, v: true })
+    .catch(ignoreStatus(...ALREADY_REMOVED));
+}

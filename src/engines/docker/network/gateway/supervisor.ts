@@ -1,0 +1,276 @@
+import type Docker from 'dockerode';
+import type { GatewayServices } from '../../../../engine/definition.js';
+import { StartRefusedError, type Run } from '../../../../engine/runtime.js';
+import { SlotQueue } from '../../../../fairness/slot-queue.js';
+import type { FromGateway } from '../../../../gateway/protocol.js';
+import { sleep } from '../../../../lib/sleep.js';
+import type { Surroundings } from '../../../../network-policy/evaluate.js';
+import type { GuestInit } from '../../guest-init.js';
+import { applyRules, isAliveWith, withNamespace } from '../nftables.js';
+import type { PauseContainer } from '../pause-container.js';
+import { GatedSandbox, type GatedRun } from './gated-sandbox.js';
+import { DELIVERY, gatewayRules, knownSandbox, NO_DELIVERY } from './gateway-rules.js';
+import { GatewayProgram } from './gateway-program.js';
+import { ensureHolder, holderLine, removeHolder, type Holder } from './holder-container.js';
+import { ipIn, outerLink } from './links.js';
+
+/** A program that ends at once is started again as often. Traffic that needs it waits so long at most. */
+const RESTART_MS = 500;
+/** How often the holder and the lease are looked at. */
+const CHECK_MS = 500;
+/** A start waits so long for the gateway. */
+const READY_MS = 10_000;
+const READY_POLL_MS = 20;
+/** Programs that change sets of the kernel at once, in all and for one organization. */
+const PROGRAMS = { total: 4, each: 2 };
+
+export interface GatewayOptions {
+  instanceId: string;
+  init: GuestInit;
+  services: GatewayServices;
+  /** Asks the name servers of the machine, or those that the operator chose. */
+  ask: (query: Buffer, timeoutMs: number) => Promise<Buffer | undefined>;
+  resolvers: () => readonly string[];
+  openableGroups: Surroundings['openableGroups'];
+  /** The bridge of the sandboxes, which is made where it is missing. */
+  network: () => Promise<string>;
+  hosts: () => string[];
+  /** The sandboxes with a gateway that run now. */
+  running: () => Promise<{ run: GatedRun; pause: PauseContainer; surroundings: Surroundings }[]>;
+}
+
+interface Ready {
+  program: GatewayProgram;
+  namespace: string;
+  holder: Holder;
+}
+
+/**
+ * Keeps the gateway of this machine running while this process acts on the engine. Without it, the kernel drops what
+ * needs it: nothing listens in its namespace.
+ */
+export class GatewaySupervisor {
+  private readonly sandboxes = new Map<string, GatedSandbox>();
+  private readonly programs = new SlotQueue(PROGRAMS);
+  private ready: Ready | undefined;
+  private failure = 'it has not been started';
+  private stopping = new AbortController();
+  private loop: Promise<void> = Promise.resolve();
+  /** Another process acted until now: the namespace may have rules and links of its gateway. */
+  private configured: string | undefined;
+
+  constructor(
+    private readonly docker: Docker,
+    private readonly options: GatewayOptions,
+  ) {}
+
+  /** Runs the gateway while `term` is valid. */
+  start(term: { readonly valid: boolean }): void {
+    this.stopping.abort();
+    const stopping = (this.stopping = new AbortController());
+    this.loop = this.loop.then(async () => this.supervise(term, stopping.signal));
+  }
+
+  /** Before a run whose rules are loaded. Throws StartRefusedError. */
+  async add(run: Run & GatedRun, pause: PauseContainer, surroundings: Surroundings): Promise<void> {
+    const deadline = Date.now() + READY_MS;
+    while (!this.ready) {
+      if (Date.now() > deadline) {
+        throw new StartRefusedError(
+          'the gateway of the network does not run on this machine; the operator finds the reason with "sandkeep doctor"',
+          { cause: this.failure },
+        );
+      }
+      await sleep(READY_POLL_MS);
+    }
+    const { orgId, sandboxId, spec, secrets } = run;
+    const sandbox = this.sandboxOf({ orgId, sandboxId, spec }, pause, surroundings);
+    this.sandboxes.set(sandboxId, sandbox);
+    try {
+      const { program, namespace, holder } = this.ready;
+      await this.inHolder(holder, async (descriptor) => sandbox.link({ descriptor, key: namespace }));
+      program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
+    } catch (cause) {
+      this.forget(sandboxId);
+      if (cause instanceof StartRefusedError) throw cause;
+      throw new StartRefusedError(
+        'the sandbox cannot be joined to the gateway of the network; the operator finds the reason in the log of the service',
+        { cause },
+      );
+    }
+  }
+
+  /** The sandbox has ended, or begins a run without the gateway. */
+  forget(sandboxId: string): void {
+    const sandbox = this.sandboxes.get(sandboxId);
+    if (!sandbox) return;
+    this.sandboxes.delete(sandboxId);
+    const { ready } = this;
+    if (!ready) return;
+    ready.program.send({ type: 'forget', id: sandboxId });
+    const known = knownSandbox('delete', outerLink(sandboxId), sandbox.address);
+    // The link is gone with the namespace of the sandbox. A remaining element admits no packet.
+    void this.inHolder(ready.holder, async (descriptor) => applyRules(descriptor, known)).catch(
+      () => undefined,
+    );
+  }
+
+  keepOnly(isRunning: (sandboxId: string) => boolean): void {
+    for (const sandboxId of this.sandboxes.keys()) if (!isRunning(sandboxId)) this.forget(sandboxId);
+  }
+
+  async close(): Promise<void> {
+    this.stopping.abort();
+    await this.loop;
+  }
+
+  /** No sandbox needs the namespace. */
+  async removeHolder(): Promise<void> {
+    await removeHolder(this.docker, this.options.instanceId);
+  }
+
+  private sandboxOf(run: GatedRun, pause: PauseContainer, surroundings: Surroundings): GatedSandbox {
+    return new GatedSandbox(run, pause, surroundings, async (orgId, act) => {
+      const release = await this.programs.hold(orgId);
+      await act().finally(release);
+    });
+  }
+
+  private async supervise(term: { readonly valid: boolean }, signal: AbortSignal): Promise<void> {
+    this.configured = undefined;
+    let isDiscovered = false;
+    let holder: Holder | undefined;
+    while (!signal.aborted && term.valid) {
+      try {
+        if (!isDiscovered) {
+          await this.discover();
+          isDiscovered = true;
+        }
+        const { instanceId } = this.options;
+        if (!holder || !isAliveWith(holder.pid, holderLine(instanceId))) holder = await this.ensureHolder();
+        const current = holder;
+        this.failure = await this.inHolder(current, async (descriptor) =>
+          this.runOnce({ holder: current, descriptor }, () => !signal.aborted && term.valid),
+        );
+      } catch (error) {
+        this.failure = (error as Error).message;
+        holder = undefined;
+      }
+      this.ready = undefined;
+      await sleep(RESTART_MS, signal);
+    }
+  }
+
+  private async ensureHolder(): Promise<Holder> {
+    const { instanceId, init, network } = this.options;
+    return ensureHolder(this.docker, { instanceId, init, network: await network() });
+  }
+
+  /** Runs the program until it ends. Returns the reason. */
+  private async runOnce(
+    { holder, descriptor }: { holder: Holder; descriptor: number },
+    mayRun: () => boolean,
+  ): Promise<string> {
+    const { instanceId, services } = this.options;
+    const namespace = `${holder.pid} ${holder.startedAt}`;
+    await this.configure(holder, { descriptor, namespace });
+    let noteReady: () => void = () => undefined;
+    const isReady = new Promise<undefined>((resolve) => (noteReady = () => resolve(undefined)));
+    const program: GatewayProgram = new GatewayProgram({ instanceId, namespace: descriptor }, (message) => {
+      if (message.type === 'ready') noteReady();
+      else void this.answer(program, message);
+    });
+    const checks = setInterval(() => {
+      if (!mayRun() || !isAliveWith(holder.pid, holderLine(instanceId))) program.kill();
+    }, CHECK_MS);
+    try {
+      const early = await Promise.race([isReady, program.ended]);
+      if (early !== undefined) return early;
+      program.send({ type: 'authority', authority: await services.authority() });
+      this.ready = { program, namespace, holder };
+      for (const [id, sandbox] of this.sandboxes) {
+        const { orgId } = sandbox.run;
+        // Its traffic stays closed where its secrets do not open.
+        const secrets = await services.secrets(orgId, id).catch(() => undefined);
+        if (!secrets || this.sandboxes.get(id) !== sandbox) continue;
+        program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
+      }
+      return await program.ended;
+    } finally {
+      clearInterval(checks);
+      program.kill();
+      await program.ended;
+    }
+  }
+
+  /** Once for each namespace of a holder: its addresses and rules, and a link to each sandbox. */
+  private async configure(
+    holder: Holder,
+    { descriptor, namespace }: { descriptor: number; namespace: string },
+  ): Promise<void> {
+    if (this.configured !== namespace) {
+      await ipIn(descriptor, NO_DELIVERY, [], ['-force']).catch(() => undefined);
+      await ipIn(descriptor, DELIVERY);
+      const { hosts, resolvers, openableGroups } = this.options;
+      const rules = gatewayRules({
+        hosts: [...hosts(), ...holder.gateways],
+        resolvers: resolvers(),
+        neighbours: holder.links,
+        openableGroups,
+      });
+      await applyRules(descriptor, rules);
+      for (const sandbox of this.sandboxes.values()) sandbox.linkedTo = undefined;
+      this.configured = namespace;
+    }
+    for (const [id, sandbox] of this.sandboxes) {
+      if (sandbox.linkedTo === namespace) continue;
+      // It has ended meanwhile.
+      await sandbox.link({ descriptor, key: namespace }).catch(() => this.sandboxes.delete(id));
+    }
+  }
+
+  private async discover(): Promise<void> {
+    for (const { run, pause, surroundings } of await this.options.running()) {
+      if (!this.sandboxes.has(run.sandboxId))
+        this.sandboxes.set(run.sandboxId, this.sandboxOf(run, pause, surroundings));
+    }
+  }
+
+  private async inHolder<Result>(
+    { pid }: Holder,
+    act: (descriptor: number) => Promise<Result>,
+  ): Promise<Result> {
+    return withNamespace(pid, holderLine(this.options.instanceId), act);
+  }
+
+  /** The program is not trusted: a message for a sandbox changes nothing but the sets of its own rules. */
+  private async answer(program: GatewayProgram, message: FromGateway): Promise<void> {
+    const { services } = this.options;
+    switch (message.type) {
+      case 'bind': {
+        const { request, name, addresses, ttlSecs } = message;
+        const sandbox = this.sandboxes.get(message.sandbox);
+        const ok = (await sandbox?.sets.bind(name, addresses, ttlSecs).catch(() => false)) ?? false;
+        program.send({ type: 'bound', request, ok });
+        return;
+      }
+      case 'ask': {
+        const { request, query, timeoutMs } = message;
+        const answer = await this.options.ask(Buffer.from(query, 'base64'), timeoutMs).catch(() => undefined);
+        program.send({
+          type: 'asked',
+          request,
+          ...(answer === undefined ? {} : { answer: answer.toString('base64') }),
+        });
+        return;
+      }
+      case 'denied':
+        services.denied(message.denial);
+        return;
+      case 'flows':
+        services.flows(message.flows);
+        return;
+      case 'ready':
+    }
+  }
+}
