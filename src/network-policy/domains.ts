@@ -60,8 +60,8 @@ export interface NameVerdict {
  * because the address of the answer decides later. `name` is canonical.
  */
 export function decideName(policy: NetworkPolicy, name: string): NameVerdict {
-  for (const rule of rulesFor(policy, 'egress')) {
-    const position = policy.rules!.indexOf(rule);
+  for (const [position, rule] of (policy.rules ?? []).entries()) {
+    if (rule.direction === 'ingress') continue;
     const isNamed = namesDomain(rule, name);
     if (isDomainRule(rule) && !isNamed) continue;
     if (rule.action === 'allow') {
@@ -71,10 +71,6 @@ export function decideName(policy: NetworkPolicy, name: string): NameVerdict {
     if (isWhole(rule) && (isNamed || rule.destination === 'any')) return { action: 'deny', rule: position };
   }
   return { action: defaultFor(policy, 'egress'), rule: 'default' };
-}
-
-export function mayResolve(policy: NetworkPolicy, name: string): boolean {
-  return decideName(policy, name).action === 'allow';
 }
 
 /** Whether a rule by domain is the one that denies the name. A name that no rule knows is not denied so. */

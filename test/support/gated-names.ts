@@ -1,7 +1,8 @@
 import { decode, type Answer, type DecodedPacket } from 'dns-packet';
+import type { ServerAddress } from '../../src/gateway/dns/exchange.js';
 import { NameServer } from '../../src/gateway/dns/server.js';
 import type { Denial, DnsSettings, SandboxSettings } from '../../src/gateway/protocol.js';
-import { SandboxTable } from '../../src/gateway/sandbox.js';
+import { SandboxTable, type GatedSandbox } from '../../src/gateway/sandbox.js';
 import type { NetworkPolicy } from '../../src/network-policy/schema.js';
 
 export const SANDBOX = '10.77.0.2';
@@ -85,8 +86,13 @@ export interface Reply extends DecodedPacket {
   bytes: Buffer;
 }
 
+interface Fakes {
+  ask?: (query: Buffer) => Promise<Buffer | undefined>;
+  mayAsk?: (sandbox: GatedSandbox, server: ServerAddress) => boolean;
+}
+
 /** A name server for sandboxes, with the calls that it makes. */
-export function gatedNames(settings: SandboxSettings, ask?: (query: Buffer) => Promise<Buffer | undefined>) {
+export function gatedNames(settings: SandboxSettings, { ask, mayAsk = () => true }: Fakes = {}) {
   const table = new SandboxTable();
   table.set(settings);
   const bound: { sandbox: string; name: string; addresses: string[]; ttlSecs: number }[] = [];
@@ -102,7 +108,7 @@ export function gatedNames(settings: SandboxSettings, ask?: (query: Buffer) => P
       ask: (query) => ask?.(query) ?? Promise.resolve(undefined),
       denied: (denial) => void denials.push(denial),
     },
-    () => true,
+    mayAsk,
   );
   const send = async (
     query: Buffer,

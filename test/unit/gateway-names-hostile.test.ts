@@ -73,7 +73,9 @@ it('survives hostile answers of name servers', async () => {
       damaged(valid),
       fc.constantFrom('A', 'CNAME', 'TXT', 'MX', 'PTR'),
       async (answer, type) => {
-        const { server, bound, table } = gatedNames(settingsOf(ALLOW_ALL), () => Promise.resolve(answer));
+        const { server, bound, table } = gatedNames(settingsOf(ALLOW_ALL), {
+          ask: () => Promise.resolve(answer),
+        });
         const query = queryOf('example.com', type);
         checkReply(query, await server.handle(query, SANDBOX, 'udp'));
         for (const { addresses } of bound)

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
+import { mayAsk } from '../../src/gateway/dns/server-address.js';
 import type { DnsSettings } from '../../src/gateway/protocol.js';
 import type { NetworkPolicy, Rule } from '../../src/network-policy/schema.js';
 import { gatedNames, queryOf, SANDBOX, settingsOf } from '../support/gated-names.js';
@@ -78,6 +79,24 @@ it('refuses a name that no connection may use, without asking anybody', async ()
   expect(denials).toHaveLength(7);
   expect(denials[0]).toMatchObject({ sandbox: 's', kind: 'name', name: 'other.test', rule: 'default' });
   expect(denials[5]).toMatchObject({ name: 'x.tracker.test', rule: 1 });
+});
+
+it('knows no names of addresses where the policy allows none, and does not tell of it', async () => {
+  const { send, denials, upstream } = await names(() => ({}));
+  for (const name of ['14.215.184.93.in-addr.arpa', 'b.a.ip6.arpa'])
+    expect(await send(queryOf(name, 'PTR'))).toMatchObject({ code: NAME_ERROR });
+  expect(denials).toEqual([]);
+  expect(upstream.asked).toEqual([]);
+});
+
+it('fails at once, and says why, when it may ask none of the name servers', async () => {
+  const settings = settingsOf(ALLOWED, { nameservers: ['10.77.0.1', '169.254.169.254'] });
+  const { send, denials } = gatedNames(settings, { mayAsk });
+  expect(await send(queryOf('example.com'))).toMatchObject({ code: SERVER_FAILURE });
+  expect(denials.map(({ reason }) => reason)).toEqual([
+    expect.stringContaining('10.77.0.1'),
+    expect.stringContaining('169.254.169.254'),
+  ]);
 });
 
 it('answers AAAA, HTTPS and SVCB of an allowed name empty, at once', async () => {

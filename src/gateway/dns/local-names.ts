@@ -4,7 +4,7 @@ import { RCODES, TYPES } from './question.js';
 import type { Reply } from './reply.js';
 import { isPublic } from './server-address.js';
 
-const NAME_ERROR: Reply = { rcode: RCODES.nxDomain };
+export const NAME_ERROR: Reply = { rcode: RCODES.nxDomain };
 const LOOPBACK = '127.0.0.1';
 
 /**
@@ -25,4 +25,8 @@ export function localReply(name: string, query: Query, rebindProtection: boolean
   const isPrivate = address !== undefined && (!isIPv4(address) || !isPublic(address));
   if (rebindProtection && (isPrivate || name.endsWith('.ip6.arpa'))) return NAME_ERROR;
   return undefined;
+}
+
+export function isReverseName(name: string): boolean {
+  return name.endsWith('.in-addr.arpa') || name.endsWith('.ip6.arpa');
 }

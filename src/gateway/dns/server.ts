@@ -6,7 +6,8 @@ import type { Denial } from '../protocol.js';
 import type { GatedSandbox, SandboxTable } from '../sandbox.js';
 import { AnswerCache } from './answer-cache.js';
 import { QueryLimits } from './limits.js';
-import { localReply } from './local-names.js';
+import { isReverseName, localReply, NAME_ERROR } from './local-names.js';
+import type { ServerAddress } from './exchange.js';
 import { NameServers } from './name-servers.js';
 import { readQuery, type Query } from './query.js';
 import { RCODES, TYPES } from './question.js';
@@ -73,6 +74,8 @@ export class NameServer {
     if (local) return local;
     const verdict = decideName(sandbox.settings.policy, name);
     if (verdict.action === 'deny') {
+      // Programs look up addresses only to show names. A refusal would be noise, and costs musl five seconds.
+      if (isReverseName(name)) return NAME_ERROR;
       const reason = 'the network policy allows no connection to this name';
       return this.refuse(sandbox, { name, rule: verdict.rule, reason });
     }
@@ -170,10 +173,16 @@ export class NameServer {
   }
 
   private serversOf(sandbox: GatedSandbox): NameServers {
-    const servers = sandbox.settings.dns.nameservers
-      .map(readServerAddress)
-      .filter((server) => server !== undefined)
-      .filter((server) => this.isReachable(sandbox, server));
+    const { id, dns } = sandbox.settings;
+    const servers: ServerAddress[] = [];
+    for (const text of dns.nameservers) {
+      const server = readServerAddress(text);
+      if (server && this.isReachable(sandbox, server)) servers.push(server);
+      else {
+        const reason = `the gateway may not ask the name server ${text}: use a public one, or allow its address by a rule`;
+        this.services.denied({ sandbox: id, at: Date.now(), kind: 'name', protocol: 'dns', reason });
+      }
+    }
     return new NameServers(servers);
   }
 }
