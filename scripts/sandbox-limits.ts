@@ -5,6 +5,8 @@ import { SURVEY } from '../src/sandboxes/full-disk/survey.js';
 import { LOG_LIMITS } from '../src/engines/docker/container.js';
 import { DENIED_LISTS } from '../src/engine/network-record/denied-lists.js';
 import { MINUTE } from '../src/engine/network-record/minute.js';
+import { BINDINGS } from '../src/gateway/bindings.js';
+import { QUERIES } from '../src/gateway/dns/limits.js';
 import { OUTPUT } from '../src/guest/programs.js';
 import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
 import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
@@ -54,6 +56,16 @@ export const SANDBOX_LIMITS: Limit[] = [
     limit: 'open connections out of the sandbox, and new ones by TCP a second after a burst of so many',
     value: `${number(FLOWS.open)}, ${number(FLOWS.tcpPerSecond)}`,
     beyond: 'the connection is refused',
+  },
+  {
+    limit: 'names that it asks the gateway for in a second, in a burst, and at once',
+    value: [QUERIES.perSecond.sandbox, QUERIES.burst.sandbox, QUERIES.atOnceOfSandbox].map(number).join(', '),
+    beyond: 'the query is dropped, and its client asks again',
+  },
+  {
+    limit: 'addresses of all names that it resolved, and of one name',
+    value: `${number(BINDINGS.ofSandbox)}, ${number(BINDINGS.ofName)}`,
+    beyond: 'the address whose answer ends first is forgotten',
   },
   {
     limit:

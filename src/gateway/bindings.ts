@@ -1,7 +1,6 @@
 import { EndQueue } from './end-queue.js';
 
-const MOST = 16_384;
-const MOST_OF_NAME = 1_024;
+export const BINDINGS = { ofSandbox: 16_384, ofName: 1_024 };
 const SHORTEST_SECS = 1;
 /** Resolvers keep no answer for longer either. */
 const LONGEST_SECS = 86_400;
@@ -62,11 +61,11 @@ export class Bindings {
 
   private makeRoom(name: string): void {
     const ofName = this.ends.get(name);
-    if (ofName && ofName.size >= MOST_OF_NAME) {
+    if (ofName && ofName.size >= BINDINGS.ofName) {
       const [first] = [...ofName].reduce((least, each) => (each[1] < least[1] ? each : least));
       this.remove(name, first);
     }
-    while (this.count >= MOST) this.removeFirst();
+    while (this.count >= BINDINGS.ofSandbox) this.removeFirst();
   }
 
   private removeEnded(): void {

@@ -3,9 +3,11 @@ import { Slots, type Release } from '../../fairness/slots.js';
 import type { SandboxSettings } from '../protocol.js';
 
 /** Queries a second, for long. A build that resolves thousands of names has its burst. */
-const PER_SECOND = { sandbox: 200, org: 1_000 };
-const BURST = { sandbox: 1_000, org: 4_000 };
-const AT_ONCE_OF_SANDBOX = 64;
+export const QUERIES = {
+  perSecond: { sandbox: 200, org: 1_000 },
+  burst: { sandbox: 1_000, org: 4_000 },
+  atOnceOfSandbox: 64,
+};
 /** The most of the time of the process that goes into answers of name servers, which can be made to take long. */
 const SHARE = { sandbox: 0.05, org: 0.1 };
 /** More says that the process was paused. */
@@ -15,7 +17,7 @@ const AT_ONCE = { total: 2_048, each: 256 };
 /** Bounds the queries of each sandbox and organization. A query above the bounds is dropped, and its client retries. */
 export class QueryLimits {
   private readonly rate = new Rate();
-  private readonly ofSandbox = new Slots({ total: Infinity, each: AT_ONCE_OF_SANDBOX });
+  private readonly ofSandbox = new Slots({ total: Infinity, each: QUERIES.atOnceOfSandbox });
   private readonly ofOrg = new Slots(AT_ONCE);
 
   constructor(private readonly now: () => number = () => performance.now()) {}
@@ -24,8 +26,8 @@ export class QueryLimits {
   admit({ id, orgId }: SandboxSettings): Release | undefined {
     const now = this.now();
     const owners = [
-      { owner: sandboxOwner(id), perSecond: PER_SECOND.sandbox, burst: BURST.sandbox },
-      { owner: orgOwner(orgId), perSecond: PER_SECOND.org, burst: BURST.org },
+      { owner: sandboxOwner(id), perSecond: QUERIES.perSecond.sandbox, burst: QUERIES.burst.sandbox },
+      { owner: orgOwner(orgId), perSecond: QUERIES.perSecond.org, burst: QUERIES.burst.org },
     ];
     const isAhead = owners.some(
       ({ owner, perSecond, burst }) => this.rate.aheadOf(owner, now) >= (burst * 1_000) / perSecond,
