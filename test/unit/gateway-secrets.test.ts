@@ -3,7 +3,7 @@ import { text } from 'node:stream/consumers';
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { Echoes } from '../../src/gateway/secrets/echoes.js';
-import { EncodedText } from '../../src/gateway/secrets/encoded-text.js';
+import { EncodedTexts } from '../../src/gateway/secrets/encoded-texts.js';
 import { Substitution, Violation } from '../../src/gateway/secrets/substitute.js';
 import type { GatedSecret } from '../../src/gateway/protocol.js';
 
@@ -122,7 +122,7 @@ test('finds every mixture of forms of any text, also when it comes in pieces', (
   fc.assert(
     fc.property(anyText, forms, fc.nat(400), (value, mixture, cut) => {
       const found = written(value, mixture);
-      expect(new EncodedText(value).isIn(`x${found}y`)).toBe(true);
+      expect(new EncodedTexts([value]).search(`x${found}y`).found.length).toBeGreaterThan(0);
       const scan = new Substitution([secret({ placeholder: value })], to('evil.example')).scanner();
       const bytes = Buffer.from(`ab${found}cd`, 'latin1');
       const at = cut % bytes.length;
@@ -166,4 +166,39 @@ test('a live stream of events is not held back, and credentials that were sent r
   expect(transform.read().toString()).toBe('data: $MSB_TOKEN\n\n');
   transform.end(`Basic ${base64('me:hunter22')}`);
   expect(await text(transform)).toBe(`Basic ${written}`);
+});
+
+test('texts that repeat themselves are refused or found in little time, not searched for minutes', async () => {
+  const hostile: [placeholder: string, body: string][] = [
+    [`${'\\'.repeat(40)}b`, '\\'.repeat(1_000_000)],
+    [`${'a'.repeat(1_000)}b`, 'a'.repeat(4_000_000)],
+    [`${'\\u0061'.repeat(100)}b`, '\\u0061'.repeat(500_000)],
+  ];
+  for (const [placeholder, body] of hostile) {
+    const many = Array.from({ length: 64 }, (_, index) => secret({ placeholder: `${placeholder}${index}` }));
+    const before = process.cpuUsage();
+    new Substitution(many, api).body(Buffer.from(body));
+    const scan = new Substitution(many, to('evil.example')).scanner();
+    for (let at = 0; at < 4; at += 1) scan(Buffer.from(body.slice(0, 1_000_000)));
+    const echoes = new Echoes(
+      many.map((one) => ({ ...one, value: one.placeholder })),
+      new Map(),
+    );
+    expect(typeof echoes.replace(body.slice(0, 64_000))).toBe('string');
+    const transform = echoes.transform().on('error', () => undefined);
+    transform.end(Buffer.from(body));
+    await text(transform).catch(() => undefined);
+    const { user } = process.cpuUsage(before);
+    // The expressions that this search replaced took minutes and more.
+    expect(user / 1_000_000).toBeLessThan(20);
+  }
+}, 120_000);
+
+test('a placeholder that begins with another one counts as itself', () => {
+  const [short, long] = [
+    secret({ name: 'A', placeholder: '$A', value: 'short' }),
+    secret({ name: 'AB', placeholder: '$AB', value: 'longer' }),
+  ];
+  const { value, used } = new Substitution([short, long], api).body(Buffer.from('$A $AB $ABC $A')) as any;
+  expect([value.toString(), used]).toEqual(['short longer longerC short', ['A', 'AB']]);
 });

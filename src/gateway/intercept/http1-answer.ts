@@ -59,6 +59,8 @@ function relayParts({ name, request, response, secrets }: Exchange, answered: In
   // Event streams send their head long before their first event. Short answers leave in one piece with their head.
   const flush = setImmediate(() => response.flushHeaders());
   const body = echoes ? answered.pipe(echoes) : answered;
+  // An answer that cannot be looked through ends here.
+  echoes?.on('error', () => response.destroy());
   body.pipe(response, { end: false });
   body.on('end', () => {
     clearImmediate(flush);

@@ -140,6 +140,8 @@ function relay(
     const answered = withoutEchoes(forwarded(headers), secrets);
     if (echoes && !endStream) delete answered['content-length'];
     stream.respond(answered, { endStream, waitForTrailers: !endStream });
+    // An answer that cannot be looked through ends here.
+    echoes?.on('error', () => stream.close(NGHTTP2_CANCEL));
     (echoes ? outgoing.pipe(echoes) : outgoing).pipe(stream);
   });
   outgoing.on('error', () => {});

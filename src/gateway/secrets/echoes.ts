@@ -1,32 +1,45 @@
-import { Transform } from 'node:stream';
+import { Transform, type TransformCallback } from 'node:stream';
 import type { GatedSecret } from '../protocol.js';
-import { EncodedText, inFormOf } from './encoded-text.js';
+import { Effort, EncodedTexts, inFormOf, replaceFound, SearchEffortError } from './encoded-texts.js';
 import type { SentCredentials } from './substitute.js';
 
 /** A shorter value occurs in texts by chance. */
 const SHORTEST = 4;
 
+interface Values {
+  secrets: readonly GatedSecret[];
+  texts: EncodedTexts;
+}
+
+/** Each request has a list of its own, but they are equal for one server. By the first secret. */
+const known = new WeakMap<GatedSecret, Values>();
+
 /** Puts the placeholder in place of the value in answers of a server that has the value. */
 export class Echoes {
-  private readonly texts: { text: EncodedText; placeholder: string }[];
+  private readonly values: Values | undefined;
 
   /** `credentials`: what was sent in this connection so far. Later ones count too. */
   constructor(
     secrets: readonly GatedSecret[],
     private readonly credentials: SentCredentials,
   ) {
-    this.texts = secrets
-      .filter(({ value }) => Buffer.byteLength(value) >= SHORTEST)
-      .map(({ value, placeholder }) => ({ text: new EncodedText(value), placeholder }));
+    this.values = valuesOf(secrets.filter(({ value }) => Buffer.byteLength(value) >= SHORTEST));
   }
 
   get isIdle(): boolean {
-    return this.texts.length === 0;
+    return this.values === undefined;
   }
 
-  /** A header or a whole text, in latin1. */
+  /** A header or a whole text, in latin1. Empty, where the search takes too long: the text could have the value. */
   replace(latin1: string): string {
-    return this.forms().reduce((text, replace) => replace(text), latin1);
+    const effort = new Effort();
+    effort.grant(latin1.length);
+    try {
+      return this.replaceIn(latin1, effort, true).decided;
+    } catch (error) {
+      if (error instanceof SearchEffortError) return '';
+      throw error;
+    }
   }
 
   /** Bodies of text and JSON are looked through. A change would break others, such as archives. */
@@ -38,37 +51,56 @@ export class Echoes {
 
   /** Keeps back only an end that may be the beginning of a value, so that live streams stay live. */
   transform(): Transform {
+    const effort = new Effort();
     let rest = '';
+    const take = (piece: string, isLast: boolean, done: TransformCallback) => {
+      effort.grant(piece.length);
+      try {
+        const replaced = this.replaceIn(rest + piece, effort, isLast);
+        rest = replaced.rest;
+        done(null, Buffer.from(replaced.decided, 'latin1'));
+      } catch (error) {
+        // The rest of the answer is lost, because it could have the value.
+        done(error as Error);
+      }
+    };
     return new Transform({
-      transform: (piece: Buffer, _encoding, done) => {
-        const text = this.replace(rest + piece.toString('latin1'));
-        const cut = this.unfinishedIn(text);
-        rest = text.slice(cut);
-        done(null, Buffer.from(text.slice(0, cut), 'latin1'));
-      },
-      flush: (done) => done(null, Buffer.from(this.replace(rest), 'latin1')),
+      transform: (piece: Buffer, _encoding, done) => take(piece.toString('latin1'), false, done),
+      flush: (done) => take('', true, done),
     });
   }
 
-  private unfinishedIn(text: string): number {
-    const ends = [...this.credentials.keys()].map((sent) => text.length - overlapOf(text, sent));
-    return Math.min(text.length, ...ends, ...this.texts.map(({ text: value }) => value.unfinishedIn(text)));
+  /** `rest`: the end of the text that further bytes may complete. */
+  private replaceIn(latin1: string, effort: Effort, isLast: boolean): { decided: string; rest: string } {
+    if (!this.values) return { decided: latin1, rest: '' };
+    const { texts, secrets } = this.values;
+    let text = latin1;
+    for (const [sent, written] of this.credentials) text = text.replaceAll(sent, written);
+    const { found, unfinished } = texts.search(text, { effort });
+    const overlaps = [...this.credentials.keys()].map((sent) => text.length - overlapOf(text, sent));
+    let end = isLast ? text.length : Math.min(unfinished, ...overlaps);
+    // An occurrence that ends behind it waits too.
+    for (const { start, end: last } of found) if (start < end && end < last) end = start;
+    const decided = replaceFound(
+      text.slice(0, end),
+      found.filter(({ end: last }) => last <= end),
+      (position, written) => inFormOf(written, secrets[position]!.placeholder),
+    );
+    return { decided, rest: text.slice(end) };
   }
+}
 
-  private forms(): ((text: string) => string)[] {
-    return [
-      ...[...this.credentials].map(
-        ([sent, written]) =>
-          (text: string) =>
-            text.replaceAll(sent, written),
-      ),
-      ...this.texts.map(
-        ({ text: value, placeholder }) =>
-          (text: string) =>
-            value.replaceIn(text, (found) => inFormOf(found, placeholder)),
-      ),
-    ];
-  }
+function valuesOf(secrets: readonly GatedSecret[]): Values | undefined {
+  const [first] = secrets;
+  if (!first) return undefined;
+  const previous = known.get(first);
+  const isEqual =
+    previous?.secrets.length === secrets.length &&
+    previous.secrets.every((secret, position) => secret === secrets[position]);
+  if (previous && isEqual) return previous;
+  const values = { secrets, texts: new EncodedTexts(secrets.map(({ value }) => value)) };
+  known.set(first, values);
+  return values;
 }
 
 /** The length of the longest end of `text` with which `sent` begins. */

@@ -1,6 +1,14 @@
 import type { GatedSecret } from '../protocol.js';
 import { standingOf, type Recipient } from './allowed-hosts.js';
-import { EncodedText, inFormOf, latin1Of } from './encoded-text.js';
+import {
+  Effort,
+  EncodedTexts,
+  inFormOf,
+  latin1Of,
+  replaceFound,
+  SearchEffortError,
+  type Found,
+} from './encoded-texts.js';
 
 export interface RequestHead {
   method: string;
@@ -31,150 +39,195 @@ export const LARGEST_BODY = 16 * 1024 ** 2;
 /** The credentials that were sent, and those that the guest wrote: an echo of the first becomes the second. */
 export type SentCredentials = Map<string, string>;
 
-interface Known {
-  secret: GatedSecret;
-  text: EncodedText;
-}
-
-const texts = new WeakMap<GatedSecret, EncodedText>();
+/** By the list of all secrets of a sandbox, in their order. */
+const placeholders = new WeakMap<readonly GatedSecret[], EncodedTexts>();
 
 /** Puts the values of secrets in place of their placeholders, in requests to one server. */
 export class Substitution {
   readonly credentials: SentCredentials = new Map();
-  private readonly allowed: Known[] = [];
-  private readonly forbidden: (Known & { reason: string })[] = [];
+  /** The secrets whose values this server may have, so that its answers may repeat them. */
+  readonly shared: readonly GatedSecret[];
+  private readonly texts: EncodedTexts;
+  private readonly allowed: ReadonlySet<GatedSecret>;
+  /** With the reason, for people. */
+  private readonly forbidden = new Map<GatedSecret, string>();
 
-  constructor(secrets: readonly GatedSecret[], recipient: Recipient) {
+  constructor(
+    private readonly secrets: readonly GatedSecret[],
+    recipient: Recipient,
+  ) {
+    this.texts = placeholders.get(secrets) ?? new EncodedTexts(secrets.map(({ placeholder }) => placeholder));
+    placeholders.set(secrets, this.texts);
+    this.shared = secrets.filter((secret) => standingOf(secret, recipient) === 'allowed');
+    this.allowed = new Set(this.shared);
     for (const secret of secrets) {
-      const known = { secret, text: textOf(secret) };
       const standing = standingOf(secret, recipient);
-      if (standing === 'allowed') this.allowed.push(known);
-      if (standing === 'foreign')
-        this.forbidden.push({ ...known, reason: `${recipient.name} may not have it` });
-      if (standing === 'unverified') {
-        const reason = `${recipient.name} has not proved its name by a verified certificate`;
-        this.forbidden.push({ ...known, reason });
-      }
+      if (standing === 'foreign') this.forbidden.set(secret, `${recipient.name} may not have it`);
+      if (standing === 'unverified')
+        this.forbidden.set(secret, `${recipient.name} has not proved its name by a verified certificate`);
     }
   }
 
   /** Nothing of this server's requests and answers has to be looked at. */
   get isIdle(): boolean {
-    return this.allowed.length === 0 && this.forbidden.length === 0;
+    return this.allowed.size === 0 && this.forbidden.size === 0;
   }
 
   /** Some value goes into bodies, so a body is needed whole before the head of its request is sent. */
   get rewritesBodies(): boolean {
-    return this.allowed.some(({ secret }) => secret.places.body);
+    return this.shared.some(({ places }) => places.body);
   }
 
-  /** The secrets whose values this server may have, so that its answers may repeat them. */
-  get shared(): GatedSecret[] {
-    return this.allowed.map(({ secret }) => secret);
-  }
-
-  head({
-    path,
-    headers,
-  }: RequestHead): Substituted<{ path: string; headers: [string, string][] }> | Violation {
-    const found =
-      this.forbiddenIn(path) ?? firstOf(headers, ([name, value]) => this.forbiddenInHeader(name, value));
-    if (found) return found;
-    const used = new Set<string>();
-    const newPath = this.query(path, used);
-    const newHeaders: [string, string][] = [];
-    for (const [name, value] of headers) {
-      const replaced = this.header(name, value, used);
-      if (replaced instanceof Violation) return replaced;
-      newHeaders.push([name, replaced]);
-    }
-    return { value: { path: newPath, headers: newHeaders }, used: [...used] };
+  head(head: RequestHead): Substituted<{ path: string; headers: [string, string][] }> | Violation {
+    return this.guarded(() => {
+      const { path, headers } = head;
+      const used = new Set<string>();
+      this.refuseIn(path);
+      for (const [name, value] of headers) this.refuseInHeader(name, value);
+      const newPath = this.query(path, used);
+      const newHeaders = headers.map(([name, value]): [string, string] => [
+        name,
+        this.header(name, value, used),
+      ]);
+      return { value: { path: newPath, headers: newHeaders }, used: [...used] };
+    });
   }
 
   body(body: Buffer, contentType = ''): Substituted<Buffer> | Violation {
-    const text = body.toString('latin1');
-    const violation = this.forbiddenIn(text);
-    if (violation) return violation;
-    const used = new Set<string>();
-    let replaced = text;
-    for (const { secret, text: placeholder } of this.allowed) {
-      if (!secret.places.body) continue;
-      replaced = placeholder.replaceIn(replaced, (found) => {
-        used.add(secret.name);
-        return inBody(contentType, found, secret.value);
-      });
-    }
-    return { value: used.size === 0 ? body : Buffer.from(replaced, 'latin1'), used: [...used] };
+    return this.guarded(() => {
+      const used = new Set<string>();
+      const replaced = this.replace(
+        body.toString('latin1'),
+        ({ places }) => places.body,
+        ({ name, value }, written) => {
+          used.add(name);
+          return inBody(contentType, written, value);
+        },
+      );
+      return { value: used.size === 0 ? body : Buffer.from(replaced, 'latin1'), used: [...used] };
+    });
   }
 
   /**
-   * Looks through a body in pieces, and keeps only as much of it as one placeholder can take. `everySecret`: also those
-   * that a whole body would get, for protocols whose bodies are not rewritten.
+   * Looks through a body in pieces, and keeps only the end that may be the beginning of a placeholder. `everySecret`:
+   * also those that a whole body would get, for protocols whose bodies are not rewritten.
    */
   scanner({ everySecret = false } = {}): (piece: Buffer) => Violation | undefined {
-    const rewritten = this.allowed
-      .filter(({ secret }) => everySecret && secret.places.body)
-      .map((known) => ({ ...known, reason: 'a body of HTTP/2 is not rewritten: use HTTP/1.1' }));
-    const wanted = [...this.forbidden, ...rewritten];
-    const keep = Math.max(0, ...wanted.map(({ text }) => text.longest)) - 1;
+    const isWanted = (secret: GatedSecret) =>
+      this.forbidden.has(secret) || (everySecret && this.allowed.has(secret) && secret.places.body);
+    if (!this.secrets.some(isWanted)) return () => undefined;
+    const effort = new Effort();
     let rest = '';
     return (piece) => {
-      if (wanted.length === 0) return undefined;
       const text = rest + piece.toString('latin1');
-      rest = text.slice(Math.max(0, text.length - keep));
-      const found = wanted.find((known) => known.text.isIn(text));
-      return found && new Violation(found.secret, found.reason);
+      effort.grant(piece.length);
+      const violation = this.guarded(() => {
+        const { found, unfinished } = this.texts.search(text, {
+          effort,
+          accepts: (position) => isWanted(this.secrets[position]!),
+        });
+        rest = text.slice(unfinished);
+        const [first] = found;
+        if (!first) return undefined;
+        const secret = this.secrets[first.text]!;
+        const reason = this.forbidden.get(secret) ?? 'a body of HTTP/2 is not rewritten: use HTTP/1.1';
+        return new Violation(secret, reason);
+      });
+      return violation;
     };
   }
 
-  private forbiddenIn(text: string): Violation | undefined {
-    const found = this.forbidden.find((known) => known.text.isIn(text));
-    return found && new Violation(found.secret, found.reason);
+  /** Calls `act`, which throws violations. */
+  private guarded<T>(act: () => T): T | Violation {
+    try {
+      return act();
+    } catch (error) {
+      if (error instanceof Violation) return error;
+      if (!(error instanceof SearchEffortError)) throw error;
+      const reason =
+        'the request repeats itself so often that its placeholders cannot be found: send it in another form';
+      return new Violation(
+        this.secrets.find((secret) => this.isKnown(secret))!,
+        reason,
+      );
+    }
   }
 
-  private forbiddenInHeader(name: string, value: string): Violation | undefined {
-    const decoded = credentialsIn(name, value)?.decoded ?? '';
-    return this.forbiddenIn(name) ?? this.forbiddenIn(value) ?? this.forbiddenIn(decoded);
+  private isKnown(secret: GatedSecret): boolean {
+    return this.allowed.has(secret) || this.forbidden.has(secret);
+  }
+
+  private search(text: string): Found[] {
+    return this.texts.search(text, { accepts: (position) => this.isKnown(this.secrets[position]!) }).found;
+  }
+
+  /** Throws the violation. */
+  private refuseIn(text: string): void {
+    this.refuseFound(this.search(text));
+  }
+
+  private refuseFound(found: readonly Found[]): void {
+    for (const { text } of found) {
+      const secret = this.secrets[text]!;
+      const reason = this.forbidden.get(secret);
+      if (reason !== undefined) throw new Violation(secret, reason);
+    }
+  }
+
+  private refuseInHeader(name: string, value: string): void {
+    this.refuseIn(name);
+    this.refuseIn(value);
+    this.refuseIn(credentialsIn(name, value)?.decoded ?? '');
+  }
+
+  private replace(
+    text: string,
+    isPlace: (secret: GatedSecret) => boolean,
+    replacement: (secret: GatedSecret, written: string) => string,
+  ): string {
+    const found = this.search(text);
+    this.refuseFound(found);
+    return replaceFound(text, found, (position, written) => {
+      const secret = this.secrets[position]!;
+      return isPlace(secret) ? replacement(secret, written) : written;
+    });
   }
 
   private query(path: string, used: Set<string>): string {
     const start = path.indexOf('?');
     if (start === -1) return path;
-    let query = path.slice(start);
-    for (const { secret, text } of this.allowed) {
-      if (!secret.places.query) continue;
-      query = text.replaceIn(query, () => {
-        used.add(secret.name);
-        return encodeURIComponent(secret.value);
-      });
-    }
+    const query = this.replace(
+      path.slice(start),
+      ({ places }) => places.query,
+      ({ name, value }) => {
+        used.add(name);
+        return encodeURIComponent(value);
+      },
+    );
     return path.slice(0, start) + query;
   }
 
-  private header(name: string, value: string, used: Set<string>): string | Violation {
+  private header(name: string, value: string, used: Set<string>): string {
     const credentials = credentialsIn(name, value);
-    let text = credentials?.decoded ?? value;
-    for (const { secret, text: placeholder } of this.allowed) {
-      const { headers, basicAuth, headerFields } = secret.places;
-      const isNamed = headerFields.length === 0 || headerFields.includes(name.toLowerCase());
-      if (!isNamed || !(credentials ? basicAuth : headers) || !placeholder.isIn(text)) continue;
-      // A line break would end the header, and begin another that the caller chose.
-      if (/[\r\n\0]/.test(secret.value))
-        return new Violation(secret, 'its value has a line break, which no header can have');
-      used.add(secret.name);
-      text = placeholder.replaceIn(text, () => latin1Of(secret.value));
-    }
-    if (!credentials || text === credentials.decoded) return credentials ? value : text;
+    const given = credentials?.decoded ?? value;
+    const field = name.toLowerCase();
+    const text = this.replace(
+      given,
+      ({ places: { headers, basicAuth, headerFields } }) =>
+        (headerFields.length === 0 || headerFields.includes(field)) && (credentials ? basicAuth : headers),
+      (secret) => {
+        // A line break would end the header, and begin another that the caller chose.
+        if (/[\r\n\0]/.test(secret.value))
+          throw new Violation(secret, 'its value has a line break, which no header can have');
+        used.add(secret.name);
+        return latin1Of(secret.value);
+      },
+    );
+    if (!credentials || text === given) return credentials ? value : text;
     const encoded = Buffer.from(text, 'latin1').toString('base64');
     this.credentials.set(encoded, credentials.encoded);
     return `${credentials.scheme}${encoded}`;
   }
-}
-
-function textOf(secret: GatedSecret): EncodedText {
-  let text = texts.get(secret);
-  if (!text) texts.set(secret, (text = new EncodedText(secret.placeholder)));
-  return text;
 }
 
 const WITH_CREDENTIALS = new Set(['authorization', 'proxy-authorization']);
@@ -195,12 +248,4 @@ function inBody(contentType: string, found: string, value: string): string {
   if (/^(application|text)\/([a-z0-9.+-]+\+)?json/i.test(contentType))
     return latin1Of(JSON.stringify(value).slice(1, -1));
   return inFormOf(found, value);
-}
-
-function firstOf<T, R>(items: readonly T[], look: (item: T) => R | undefined): R | undefined {
-  for (const item of items) {
-    const found = look(item);
-    if (found !== undefined) return found;
-  }
-  return undefined;
 }
