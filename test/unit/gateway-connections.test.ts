@@ -1,6 +1,8 @@
 import { once } from 'node:events';
 import { createServer as createHttpServer } from 'node:http';
+import { connect as connectHttp2, createServer as createHttp2Server } from 'node:http2';
 import type { Socket } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { connect as connectTls, createServer as createTlsServer } from 'node:tls';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it } from 'vitest';
@@ -218,13 +220,23 @@ describe('a strict connection by TLS', () => {
   });
 });
 
+/** The forwarder of the gateway, in this network. */
+function forwarder(): RequestForwarder {
+  const interceptor = new Interceptor({ denials: { add: (denial) => front.denials.push(denial) } });
+  return {
+    isNeeded: () => false,
+    handle: (socket, to) =>
+      interceptor.handle(socket, { ...to, port: front.upstreamOf(to.address, to.port) }),
+  };
+}
+
 describe('a strict connection by HTTP', () => {
   it('is refused with words and the domain', async () => {
     open([GOOD]);
     front.bind('bad.example', SERVER);
     for (const port of [80, 8_080]) {
-      const { text, end } = await send(port, GET('bad.example'));
-      const [head, body] = text.split('\r\n\r\n');
+      const { text: all, end } = await send(port, GET('bad.example'));
+      const [head, body] = all.split('\r\n\r\n');
       expect(head).toContain('HTTP/1.1 403 Forbidden\r\nContent-Type: application/json');
       expect(JSON.parse(body!)).toEqual({
         code: 'network_policy_denied',
@@ -273,16 +285,7 @@ describe('a strict connection by HTTP', () => {
   });
 
   it('is checked at each request of the connection, by the parser that forwards it', async () => {
-    const interceptor = new Interceptor({ denials: { add: (denial) => front.denials.push(denial) } });
-    open(
-      [GOOD],
-      {},
-      {
-        isNeeded: () => false,
-        handle: (socket, to) =>
-          interceptor.handle(socket, { ...to, port: front.upstreamOf(to.address, to.port) }),
-      },
-    );
+    open([GOOD], {}, forwarder());
     front.bind('good.example', SERVER);
     front.bind('bad.example', SERVER);
     const hosts: string[] = [];
@@ -316,6 +319,31 @@ describe('a strict connection by HTTP', () => {
     expect(String((await once(socket, 'data'))[0])).toContain('101 Switching');
     socket.write('frames');
     expect(String((await once(socket, 'data'))[0])).toBe('frames');
+  });
+
+  it('is checked at each request of HTTP/2 too', async () => {
+    open([GOOD], {}, forwarder());
+    front.bind('good.example', SERVER);
+    front.bind('bad.example', SERVER);
+    const hosts: unknown[] = [];
+    const server = createHttp2Server().on('stream', (stream, headers) => {
+      hosts.push(headers[':authority']);
+      stream.respond();
+      stream.end('answer');
+    });
+    await front.serve(SERVER, 50_051, server);
+    const socket = await front.connect(SERVER, 50_051);
+    const client = connectHttp2('http://good.example', { createConnection: () => socket });
+    const get = async (authority: string) => {
+      const stream = client.request({ ':authority': authority });
+      const [headers] = (await once(stream, 'response')) as [Record<string, unknown>];
+      return [headers[':status'], await text(stream)];
+    };
+    expect(await get('good.example:50051')).toEqual([200, 'answer']);
+    expect(await get('bad.example')).toEqual([421, expect.stringContaining('network_policy_denied')]);
+    expect(await get('good.example')).toEqual([200, 'answer']);
+    expect(hosts).toEqual(['good.example:50051', 'good.example']);
+    client.destroy();
   });
 
   it('cannot reach an allowed name through a tunnel of another machine', async () => {

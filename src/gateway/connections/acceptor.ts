@@ -7,8 +7,8 @@ import { reset } from './splice.js';
 
 /** The gateway itself, whose listeners no sandbox reaches as a destination. */
 const OWN = new CidrSet(['0.0.0.0/8', '127.0.0.0/8', `${GATEWAY_ADDRESS}/32`]);
-/** The kernel holds so many connections that are not accepted yet. */
-export const BACKLOG = 511;
+/** The kernel holds so many connections that are not accepted yet: as many as a sandbox may open in a burst. */
+export const BACKLOG = 4_096;
 
 export interface AcceptorParts extends ConnectionParts {
   table: SandboxTable;

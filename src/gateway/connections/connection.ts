@@ -111,6 +111,7 @@ export class Connection {
     const { sandbox, address, port } = this.target;
     if (first.kind === 'http')
       return !first.isTunnel && (isNamed(sandbox) || sandbox.settings.secrets.length > 0);
+    if (first.kind === 'http2') return isNamed(sandbox);
     return first.kind === 'tls' && (this.parts.forwarder?.isNeeded(sandbox, name ?? address, port) ?? false);
   }
 

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { hasDomainRules } from '../../network-policy/domains.js';
-import type { Verdict } from '../../network-policy/evaluate.js';
+import type { Attempt, Verdict } from '../../network-policy/evaluate.js';
 import type { GatedSandbox } from '../sandbox.js';
 import type { FirstBytes } from './first-bytes.js';
 
@@ -49,21 +49,21 @@ export function judge(target: Target, first: FirstBytes): Judgement {
       reason: 'a connection to an intercepted port must be TLS',
     };
   const bound = sandbox.bindings.namesOf(address);
-  const verdict = sandbox.evaluator.decide({
-    carrier: 'tcp',
-    address,
-    port,
-    ...namesFor(target, first, name, bound),
-  });
+  const decide = (names: Names) => sandbox.evaluator.decide({ carrier: 'tcp', address, port, ...names });
+  const verdict = decide(namesFor(target, first, name, bound));
+  if (verdict.action === 'deny' && first.kind === 'http2') {
+    // Its requests have names, which the forwarder judges one by one. Some name must be possible.
+    for (const possible of bound) {
+      const other = decide({ names: [possible], claims: [] });
+      if (other.action === 'allow') return { ...other, name: possible, reason: '' };
+    }
+  }
   return { ...verdict, name, reason: reasonOf(verdict, name, bound) };
 }
 
-function namesFor(
-  target: Target,
-  first: FirstBytes,
-  name: string | undefined,
-  bound: string[],
-): { names: string[]; claims: string[] } {
+type Names = Required<Pick<Attempt, 'names' | 'claims'>>;
+
+function namesFor(target: Target, first: FirstBytes, name: string | undefined, bound: string[]): Names {
   // The kernel's sets count every name of an address, and so does the gateway for the same policy.
   if (!isNamed(target.sandbox)) return { names: bound, claims: [] };
   if (first.kind === 'other' && !mustShowName(target)) return { names: bound, claims: [] };

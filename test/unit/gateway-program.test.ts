@@ -1,0 +1,77 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { connect, createServer, Server, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterEach, expect, it } from 'vitest';
+import { readMessages } from '../../src/gateway/json-lines.js';
+import { LISTENERS, type FromGateway } from '../../src/gateway/protocol.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { outcomeOf, SANDBOX, settingsOf } from '../support/gateway-front.js';
+
+const PROGRAM = join(PACKAGE_ROOT, 'dist', 'program', 'gateway.cjs');
+
+let child: ChildProcess | undefined;
+afterEach(() => void child?.kill('SIGKILL'));
+
+/** Starts the program as `launch` does: with its listeners as descriptors. */
+async function start() {
+  const listeners: (UdpSocket | Server)[] = [];
+  for (const name of LISTENERS) {
+    const socket = name.endsWith('udp') ? createSocket('udp4') : createServer();
+    if ('bind' in socket) socket.bind(0, '127.0.0.1');
+    else socket.listen(0, '127.0.0.1');
+    await once(socket, 'listening');
+    listeners.push(socket);
+  }
+  const program = spawn(process.execPath, [PROGRAM], {
+    stdio: ['pipe', 'pipe', 'pipe', ...listeners.map(descriptorOf)],
+  });
+  child = program;
+  const messages: FromGateway[] = [];
+  readMessages<FromGateway>(program.stdout!, 1_000_000, {
+    receive: (message) => messages.push(message),
+    fail: () => program.kill(),
+  });
+  await expect.poll(() => messages, { timeout: 20_000 }).toEqual([{ type: 'ready' }]);
+  const { port } = (listeners.at(-1) as Server).address() as AddressInfo;
+  // Otherwise this process would accept connections too.
+  for (const socket of listeners) socket.close();
+  return { program, messages, port };
+}
+
+/** Node has no public way to it. */
+function descriptorOf(socket: UdpSocket | Server): number {
+  if (socket instanceof Server) return (socket as unknown as Record<'_handle', { fd: number }>)['_handle'].fd;
+  const state = Object.getOwnPropertySymbols(socket).find((symbol) =>
+    String(symbol).includes('state symbol'),
+  );
+  return (socket as never as Record<symbol, { handle: { fd: number } }>)[state!]!.handle.fd;
+}
+
+it('starts with inherited listeners, and ends with its service', async () => {
+  const { program } = await start();
+  program.stdin!.write(`${JSON.stringify({ type: 'sandbox', sandbox: settingsOf({}) })}\n`);
+  program.stdin!.write('{"type":"forget","id":"sandbox"}\n');
+  program.stdin!.end();
+  expect(await once(program, 'exit')).toEqual([0, null]);
+});
+
+it('ends at a broken message, and says why', async () => {
+  const { program } = await start();
+  let errors = '';
+  program.stderr!.on('data', (chunk: Buffer) => (errors += chunk.toString()));
+  program.stdin!.write('{broken\n');
+  expect(await once(program, 'exit')).toEqual([1, null]);
+  expect(errors).toBe('gateway: the service sent a wrong message: a line is no JSON\n');
+});
+
+it('resets connections of strangers, and those to itself', async () => {
+  const { program, port } = await start();
+  const policy = { default_egress: 'allow' } as const;
+  program.stdin!.write(`${JSON.stringify({ type: 'sandbox', sandbox: settingsOf(policy) })}\n`);
+  for (const localAddress of ['127.0.0.9', SANDBOX]) {
+    const socket = connect({ host: '127.0.0.1', port, localAddress });
+    expect(await outcomeOf(socket)).toEqual({ text: '', end: 'reset' });
+  }
+});
