@@ -152,8 +152,11 @@ it('passes on that a name or a record is missing, with the record that says for 
     const missing = await send(queryOf('no.example.com'));
     expect(missing).toMatchObject({
       code: NAME_ERROR,
-      authorities: [{ type: 'SOA', name: 'example.com', ttl: 30 }],
+      authorities: [{ type: 'SOA', name: 'example.com' }],
     });
+    expect(
+      Math.max(...(missing!.authorities as { ttl: number }[]).map(({ ttl }) => ttl)),
+    ).toBeLessThanOrEqual(30);
     expect(missing!.authorities).toHaveLength(1);
     expect(await send(queryOf('example.com'))).toMatchObject({ code: NO_ERROR, data: [] });
   }
@@ -195,7 +198,10 @@ it('keeps an answer for its lifetime, for the organization alone', async () => {
   expect(upstream.asked).toHaveLength(5);
   const later = await send(queryOf('example.com'));
   expect(upstream.asked).toHaveLength(5);
-  expect(later!.answers).toMatchObject([{ ttl: 59 }]);
+  // Rounded up, so that it ends no later than the first answer: the kernel has nothing to renew.
+  const { ttlSecs } = bound.at(-1)!;
+  expect(ttlSecs).toBeLessThanOrEqual(58);
+  expect(later!.answers).toMatchObject([{ ttl: ttlSecs }]);
 });
 
 it('keeps private addresses out of answers, unless the protection is off', async () => {

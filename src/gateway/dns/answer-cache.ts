@@ -35,7 +35,8 @@ export class AnswerCache {
     entries.delete(key);
     if (entry.endsAt <= this.now()) return undefined;
     entries.set(key, entry);
-    return { message: entry.message, ageSecs: Math.floor((this.now() - entry.storedAt) / 1_000) };
+    // Rounded up: an end that moves on by parts of a second would change the sets of the kernel at every query.
+    return { message: entry.message, ageSecs: Math.ceil((this.now() - entry.storedAt) / 1_000) };
   }
 
   set(orgId: string, key: string, message: Buffer, ttlSecs: number): void {

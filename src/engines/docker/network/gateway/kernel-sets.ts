@@ -7,6 +7,9 @@ import { domainSet, MOST_ELEMENTS } from './kernel-names.js';
 /** A day: DNS answers may claim a century. */
 const LONGEST_SECS = 86_400;
 
+/** A full set makes room for so many at once, because each time its elements are sorted. */
+const ROOM_ELEMENTS = 256;
+
 interface Waiting {
   elements: Map<string, number>;
   settle: (ok: boolean) => void;
@@ -63,16 +66,36 @@ export class KernelSets {
     const all = new Map<string, number>();
     for (const { elements } of batch)
       for (const [element, secs] of elements) all.set(element, Math.max(all.get(element) ?? 0, secs));
-    if (this.known.size + all.size > MOST_ELEMENTS) return false;
-    const script = [...all].flatMap(([element, secs]) => renew(element, secs)).join('\n');
+    if (all.size > MOST_ELEMENTS) return false;
+    const ending = this.firstToEnd(all);
+    const removals = ending.flatMap((element) => remove(element));
+    const script = [...removals, ...[...all].flatMap(([element, secs]) => renew(element, secs))].join('\n');
     try {
       await this.apply(`${script}\n`);
     } catch {
       return false;
     }
+    for (const element of ending) this.known.delete(element);
     for (const [element, secs] of all) this.known.set(element, now + secs * 1_000);
     return true;
   }
+
+  /** The elements that give way to others, those that end first: a crawler with long-lived answers goes on. */
+  private firstToEnd(others: ReadonlyMap<string, number>): string[] {
+    const fresh = [...others.keys()].filter((element) => !this.known.has(element)).length;
+    const surplus = this.known.size + fresh - MOST_ELEMENTS;
+    if (surplus <= 0) return [];
+    return [...this.known]
+      .filter(([element]) => !others.has(element))
+      .toSorted(([, one], [, other]) => one - other)
+      .slice(0, Math.max(surplus, ROOM_ELEMENTS))
+      .map(([element]) => element);
+  }
+}
+
+/** The element may have ended meanwhile, and the kernel refuses to delete a missing one. */
+function remove(element: string): string[] {
+  return renew(element, 1).slice(0, 2);
 }
 
 /** Older kernels keep the lifetime of an element that is added again, and refuse to delete one that is missing. */
