@@ -45,7 +45,7 @@ export class Gateway {
       denied,
     });
     this.foreignNames = new ForeignNameServer(this.table, { denied });
-    this.interceptor = new Interceptor({ denials: this.denials });
+    this.interceptor = new Interceptor({ denials: this.denials, table: this.table });
     this.acceptor = new Acceptor({
       table: this.table,
       flows: this.flows,

@@ -7,12 +7,12 @@ import type { Destination } from '../../src/gateway/intercept/destination.js';
 import { makeAuthority, makeLeaf, openAuthority } from '../../src/gateway/intercept/certificate.js';
 import { Interceptor } from '../../src/gateway/intercept/intercept.js';
 import type { Denial, GatedSecret, SandboxSettings, TlsSettings } from '../../src/gateway/protocol.js';
-import { GatedSandbox } from '../../src/gateway/sandbox.js';
+import { SandboxTable } from '../../src/gateway/sandbox.js';
 
 export const NAME = 'api.example.com';
 
 /** Signs the certificates of servers. */
-export const SERVER_AUTHORITY = makeAuthority('of servers');
+const SERVER_AUTHORITY = makeAuthority('of servers');
 /** Signs those that the gateway shows. */
 export const GATEWAY_AUTHORITY = makeAuthority('of the gateway');
 
@@ -60,9 +60,8 @@ export interface Given {
 }
 
 export interface Gate {
-  port: number;
-  interceptor: Interceptor;
-  sandbox: GatedSandbox;
+  /** Gives the sandbox other settings. */
+  change(given: Partial<Given>): void;
   denials: Denial[];
   flow: { sent: number; received: number; secrets: string[]; ends: number };
   /** A TLS connection through the gateway that is verified as a sandbox does. */
@@ -89,9 +88,10 @@ export async function openGate(given: Given): Promise<Gate> {
   const { port, encrypted = true, name = NAME, protocols } = given;
   const denials: Denial[] = [];
   const flow = { sent: 0, received: 0, secrets: [] as string[], ends: 0 };
-  const interceptor = new Interceptor({ denials: { add: (denial) => denials.push(denial) } });
+  const table = new SandboxTable();
+  const interceptor = new Interceptor({ denials: { add: (denial) => denials.push(denial) }, table });
   interceptor.setAuthority(GATEWAY_AUTHORITY);
-  const sandbox = new GatedSandbox(settingsOf(given));
+  const sandbox = table.set(settingsOf(given));
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
     const to: Destination = {
       sandbox,
@@ -129,7 +129,8 @@ export async function openGate(given: Given): Promise<Gate> {
     await once(socket, 'secureConnect');
     return socket;
   };
-  return { port: own, interceptor, sandbox, denials, flow, tls, tcp };
+  const change = (changed: Partial<Given>) => void table.set(settingsOf({ ...given, ...changed }));
+  return { change, denials, flow, tls, tcp };
 }
 
 /** On loopback, until the end of the test. Returns its port. */

@@ -258,3 +258,16 @@ it('puts the value into headers of HTTP/2 and WebSocket requests, and into no bo
   );
   expect([answer.slice(0, 12), key]).toEqual(['HTTP/1.1 101', VALUE]);
 });
+
+it('uses the latest value of a secret on a connection that is open', async () => {
+  const { gate, seen } = await open([SECRET]);
+  const socket = await gate.tls();
+  const ask = async () => {
+    socket.write(`GET / HTTP/1.1\r\nHost: ${NAME}\r\nX-Key: ${P}\r\n\r\n`);
+    await once(socket, 'data');
+  };
+  await ask();
+  gate.change({ secrets: [{ ...SECRET, value: 'the next value' }] });
+  await ask();
+  expect(seen.map(({ headers }) => headers['x-key'])).toEqual([VALUE, 'the next value']);
+});

@@ -15,6 +15,7 @@ import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import { expect, it } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
 import { makeAuthority } from '../../src/gateway/intercept/certificate.js';
+import { REQUEST_MS, SharedWork } from '../../src/gateway/intercept/shared-work.js';
 import { UpstreamAgent } from '../../src/gateway/intercept/upstream-agent.js';
 import { identity, listen, openGate, NAME, SECRET } from '../support/interceptor.js';
 
@@ -384,4 +385,21 @@ it('resumes the TLS sessions of clients', async () => {
   const again = await gate.tls(undefined, (await session)[0]);
   expect(again.isSessionReused()).toBe(true);
   expect((await ask(again)).text).toBe('x');
+});
+
+it('lets an organization that floods wait, while another one is served', async () => {
+  const work = new SharedWork();
+  let waits = 0;
+  for (let count = 0; count < 2_000; count += 1) {
+    if (count % 10 === 0) expect(work.charge('quiet', REQUEST_MS)).toBeUndefined();
+    waits += work.charge('greedy', REQUEST_MS) ? 1 : 0;
+  }
+  expect(waits).toBeGreaterThan(500);
+  const releases = Array.from({ length: 64 }, () => work.takeBody('greedy', 1024 ** 2));
+  expect([work.takeBody('greedy', 1), typeof work.takeBody('quiet', 1024 ** 2)]).toEqual([
+    undefined,
+    'function',
+  ]);
+  for (const release of releases) release?.();
+  expect(work.takeBody('greedy', 1)).toBeDefined();
 });

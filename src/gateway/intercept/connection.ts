@@ -2,8 +2,10 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Denials } from '../denials.js';
 import type { Denial, GatedSecret } from '../protocol.js';
+import type { GatedSandbox } from '../sandbox.js';
 import type { Destination } from './destination.js';
 import type { Refusal } from './refusal.js';
+import type { SharedWork } from './shared-work.js';
 import type { Upstream } from './upstream.js';
 
 /** Told together with the flows, which the gateway reports each 5 s. */
@@ -20,6 +22,8 @@ export class Connection {
     private readonly raw: Socket,
     readonly to: Destination,
     private readonly denials: Pick<Denials, 'add'>,
+    readonly work: SharedWork,
+    private readonly current: (id: string) => GatedSandbox | undefined,
   ) {
     this.timer = setInterval(() => this.count(), COUNT_MS);
     raw.once('close', () => {
@@ -27,6 +31,16 @@ export class Connection {
       this.count();
       to.flow.end();
     });
+  }
+
+  /** The latest settings: a secret may have changed since the connection began. */
+  get secrets(): readonly GatedSecret[] {
+    const { sandbox } = this.to;
+    return (this.current(sandbox.settings.id) ?? sandbox).settings.secrets;
+  }
+
+  get orgId(): string {
+    return this.to.sandbox.settings.orgId;
   }
 
   /** Ends it as a refused connection: the client sees a reset. */

@@ -2,6 +2,7 @@ import type { ClientRequest } from 'node:http';
 import { answer, type Exchange } from './http1-answer.js';
 import { pairsOf } from './http1-headers.js';
 import { hasBody } from './http1-request.js';
+import { pauseFor } from './pause.js';
 import type { Refusal } from './refusal.js';
 
 /** Sends the body as it comes. `first`: its bytes that were read before. */
@@ -21,7 +22,8 @@ export function relayBody(exchange: Exchange, outgoing: ClientRequest, first?: B
   const scan = secrets?.scanner('http/1.1');
   const look = (piece: Buffer) => {
     const refusal = isRefused ? undefined : scan?.(piece);
-    if (refusal) refuse(refusal);
+    if (refusal) return refuse(refusal);
+    pauseFor(request, secrets?.rest());
   };
   if (first) look(first);
   if (isRefused) return;

@@ -14,6 +14,7 @@ import { authorityOf, framingOf, hasBody, pathOf } from './http1-request.js';
 import type { Refusal } from './refusal.js';
 import { hostOf, refuseHost } from './request-host.js';
 import { RequestSecrets } from './request-secrets.js';
+import { REQUEST_MS } from './shared-work.js';
 import { UpstreamAgent } from './upstream-agent.js';
 import { readBody } from './whole-body.js';
 
@@ -90,7 +91,15 @@ export class Http1Forwarder {
     if (!serving) return void request.socket.destroy();
     const begun = this.begin(serving, request, response);
     if (!begun) return;
-    const { exchange, path } = begun;
+    const { connection } = serving;
+    const wait = connection.work.charge(connection.orgId, REQUEST_MS);
+    const pass = () => this.pass(serving, begun.exchange, begun.path);
+    if (!wait) return pass();
+    void wait.then(() => response.destroyed || pass()).catch(() => request.socket.destroy());
+  }
+
+  private pass(serving: Serving, exchange: Exchange, path: string): void {
+    const { request } = exchange;
     if (exchange.secrets?.rewritesBodies && hasBody(request))
       return void this.forwardWhole(serving, exchange, path).catch(() => request.socket.destroy());
     const outgoing = this.send(serving, exchange, { path, framing: framingOf(request) });
@@ -121,7 +130,7 @@ export class Http1Forwarder {
     const { request, response, secrets, name } = exchange;
     // The client must not wait for a server that waits for the whole body.
     if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue();
-    const read = await readBody(request, serving.connection.to.sandbox.settings.id);
+    const read = await readBody(request, serving.connection);
     if (read.kind === 'broken') return void request.socket.destroy();
     if (read.kind === 'full') return answer(response, request, tooManyBodies(name));
     response.once('close', read.free);
@@ -130,6 +139,8 @@ export class Http1Forwarder {
       return outgoing && relayBody(exchange, outgoing, read.first);
     }
     const body = secrets!.body(read.body, request.headers['content-type']);
+    await secrets!.rest();
+    if (response.destroyed) return;
     if ('code' in body) return answer(response, request, body);
     const framing: Field[] = [['Content-Length', String(body.length)]];
     this.send(serving, exchange, { path, framing, isRead: true })?.end(body);

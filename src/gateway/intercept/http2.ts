@@ -13,9 +13,11 @@ import {
 } from 'node:http2';
 import type { Duplex } from 'node:stream';
 import type { Sides } from './connection.js';
+import { pauseFor } from './pause.js';
 import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
 import { hostOf, refuseHost } from './request-host.js';
 import { RequestSecrets } from './request-secrets.js';
+import { REQUEST_MS } from './shared-work.js';
 
 const MIB = 1_048_576;
 /** A peer may send so much of one request, and of all of a connection, before the other side has read it. */
@@ -68,9 +70,16 @@ export function serveHttp2({ connection, client: socket, upstream }: Sides): voi
     const sent = withValues({ ...forwarded(headers), ':scheme': scheme }, secrets);
     if (isRefusal(sent)) return answer(stream, sent);
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
-    const outgoing = open(server, sent, endStream);
-    if (!outgoing) return stream.close(NGHTTP2_REFUSED_STREAM);
-    relay(stream, outgoing, endStream, secrets);
+    // They may come while the request waits.
+    const trailers = trailersOf(stream);
+    const pass = () => {
+      const outgoing = open(server, sent, endStream);
+      if (outgoing) relay({ stream, outgoing, isWhole: endStream, secrets, trailers });
+      else stream.close(NGHTTP2_REFUSED_STREAM);
+    };
+    const wait = connection.work.charge(connection.orgId, REQUEST_MS);
+    if (!wait) return pass();
+    void wait.then(() => stream.destroyed || pass()).catch(() => stream.close(NGHTTP2_REFUSED_STREAM));
   });
 }
 
@@ -119,13 +128,18 @@ function open(
   }
 }
 
-function relay(
-  stream: ServerHttp2Stream,
-  outgoing: ClientHttp2Stream,
-  isWhole: boolean,
-  secrets: RequestSecrets | undefined,
-): void {
-  if (!isWhole) relayTrailers(stream, outgoing, (trailers) => withValuesOfTrailers(trailers, secrets));
+interface Exchange {
+  stream: ServerHttp2Stream;
+  outgoing: ClientHttp2Stream;
+  /** It has no body. */
+  isWhole: boolean;
+  secrets: RequestSecrets | undefined;
+  /** The fields after the body, once they have come. */
+  trailers: Trailers;
+}
+
+function relay({ stream, outgoing, isWhole, secrets, trailers }: Exchange): void {
+  if (!isWhole) sendTrailers(outgoing, () => withValuesOfTrailers(trailers.headers, secrets));
   if (secrets && !isWhole) scanBody(stream, outgoing, secrets);
   stream.pipe(outgoing);
   outgoing.on('headers', (headers) => {
@@ -136,7 +150,8 @@ function relay(
     if (stream.destroyed || stream.headersSent) return;
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
     const echoes = secrets?.echoesOfBody(headers['content-type'], headers['content-encoding']);
-    relayTrailers(outgoing, stream, (trailers) => withoutEchoes(trailers, secrets));
+    const last = trailersOf(outgoing);
+    sendTrailers(stream, () => withoutEchoes(last.headers, secrets));
     const answered = withoutEchoes(forwarded(headers), secrets);
     if (echoes && !endStream) delete answered['content-length'];
     stream.respond(answered, { endStream, waitForTrailers: !endStream });
@@ -164,7 +179,7 @@ function scanBody(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, secret
   // Before the pipe: a piece with the end of a placeholder is not sent.
   stream.on('data', (piece: Buffer) => {
     const refusal = isAnswered.has(stream) ? undefined : scan(piece);
-    if (!refusal) return;
+    if (!refusal) return pauseFor(stream, secrets.rest());
     isAnswered.add(stream);
     stream.unpipe(outgoing);
     if (stream.headersSent) stream.close(NGHTTP2_CANCEL);
@@ -177,18 +192,23 @@ function scanBody(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, secret
 
 type Stream = ClientHttp2Stream | ServerHttp2Stream;
 
-/** `change` gives nothing for trailers that must not be sent. */
-function relayTrailers(
-  from: Stream,
-  to: Stream,
-  change: (trailers: OutgoingHttpHeaders) => OutgoingHttpHeaders | undefined,
-): void {
-  let trailers: OutgoingHttpHeaders | undefined = {};
-  from.once('trailers', (headers) => (trailers = change(forwarded(headers))));
-  to.once('wantTrailers', () => {
+interface Trailers {
+  headers: OutgoingHttpHeaders;
+}
+
+function trailersOf(stream: Stream): Trailers {
+  const trailers: Trailers = { headers: {} };
+  stream.once('trailers', (headers) => (trailers.headers = forwarded(headers)));
+  return trailers;
+}
+
+/** `trailers` gives nothing for those that must not be sent. */
+function sendTrailers(stream: Stream, trailers: () => OutgoingHttpHeaders | undefined): void {
+  stream.once('wantTrailers', () => {
+    const headers = trailers();
     // Without any, Node ends the stream.
-    if (trailers) to.sendTrailers(trailers);
-    else to.close(NGHTTP2_CANCEL);
+    if (headers) stream.sendTrailers(headers);
+    else stream.close(NGHTTP2_CANCEL);
   });
 }
 

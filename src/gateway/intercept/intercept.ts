@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { TLSSocket, type SecureContext } from 'node:tls';
 import type { Denials } from '../denials.js';
 import type { Authority } from '../protocol.js';
-import type { GatedSandbox } from '../sandbox.js';
+import type { GatedSandbox, SandboxTable } from '../sandbox.js';
 import { Connection, joinSides, type Sides } from './connection.js';
 import type { Destination } from './destination.js';
 import { readClearProtocol } from './first-clear-bytes.js';
@@ -10,6 +10,7 @@ import { Http1Forwarder } from './http1.js';
 import { serveHttp2 } from './http2.js';
 import { LeafCertificates } from './leaf-certificates.js';
 import { hasSecretFor, needsDecryption } from './needed.js';
+import { HANDSHAKES_MS, SharedWork } from './shared-work.js';
 import { TrustedAuthorities } from './trusted-authorities.js';
 import { UpstreamConnector, UpstreamTlsError, type Upstream } from './upstream.js';
 import { answerWithoutServer } from './without-server.js';
@@ -19,6 +20,8 @@ const HTTP_PROTOCOLS = new Set(['h2', 'http/1.1']);
 
 export interface InterceptorParts {
   denials: Pick<Denials, 'add'>;
+  /** The sandboxes with their latest settings. Default: those of the connections. */
+  table?: Pick<SandboxTable, 'byIdOf'>;
   /** Default: the authorities of the machine. */
   trusted?: TrustedAuthorities;
 }
@@ -29,6 +32,7 @@ export class Interceptor {
   private readonly connectors = new WeakMap<GatedSandbox, UpstreamConnector>();
   private readonly trusted: TrustedAuthorities;
   private readonly http1 = new Http1Forwarder();
+  private readonly work = new SharedWork();
 
   constructor(private readonly parts: InterceptorParts) {
     this.trusted = parts.trusted ?? new TrustedAuthorities();
@@ -44,7 +48,9 @@ export class Interceptor {
 
   /** The socket is paused, and has its first bytes again. */
   handle(socket: Socket, to: Destination): void {
-    const connection = new Connection(socket, to, this.parts.denials);
+    const connection = new Connection(socket, to, this.parts.denials, this.work, (id) =>
+      this.parts.table?.byIdOf(id),
+    );
     socket.on('error', () => {});
     this.forward(socket, connection).catch(() => connection.reset());
   }
@@ -55,7 +61,9 @@ export class Interceptor {
       const upstream = await this.connect(connection, socket, []);
       return this.serve({ connection, client: socket, upstream });
     }
-    const hasSecret = hasSecretFor(to.sandbox.settings.secrets, to.name);
+    await connection.work.charge(connection.orgId, HANDSHAKES_MS);
+    if (socket.destroyed) return;
+    const hasSecret = hasSecretFor(connection.secrets, to.name);
     // A protocol that the gateway does not read could take a secret nowhere.
     const offered = (to.protocols ?? []).filter((each) => !hasSecret || HTTP_PROTOCOLS.has(each));
     const leaf = this.leaves.contextFor(to.sandbox, to.name);
@@ -78,7 +86,7 @@ export class Interceptor {
   private async serve(sides: Sides): Promise<void> {
     const { connection, client, upstream } = sides;
     const { to } = connection;
-    const hasSecret = hasSecretFor(to.sandbox.settings.secrets, to.name);
+    const hasSecret = hasSecretFor(connection.secrets, to.name);
     const protocol = upstream.protocol ?? (await readClearProtocol(client, !hasSecret));
     if (client.destroyed) return;
     if (protocol === 'http/1.1') return this.http1.serve(sides);

@@ -6,10 +6,15 @@ import type { Refusal } from './refusal.js';
 
 type Fields = readonly (readonly [string, string])[];
 
+/** Work on a small body counts as a part of its request. */
+const LEAST_CHARGED_MS = 0.2;
+
 /** The secrets of a sandbox in one request, and in its answer. */
 export class RequestSecrets {
   private readonly substitution: Substitution;
   private readonly echoes: Echoes;
+  /** The time of work on bodies that is not charged yet. */
+  private unpaid = 0;
 
   private constructor(
     private readonly connection: Connection,
@@ -22,7 +27,7 @@ export class RequestSecrets {
 
   /** Undefined: nothing of the request and its answer has to be looked at. `name`: of the server. */
   static for(connection: Connection, name: string, isVerified: boolean): RequestSecrets | undefined {
-    const { secrets } = connection.to.sandbox.settings;
+    const { secrets } = connection;
     if (secrets.length === 0) return undefined;
     const substitution = new Substitution(secrets, { name, isVerified });
     return substitution.isIdle ? undefined : new RequestSecrets(connection, name, substitution);
@@ -58,7 +63,7 @@ export class RequestSecrets {
 
   /** A whole body. */
   body(body: Buffer, contentType?: string): Buffer | Refusal {
-    const replaced = this.substitution.body(body, contentType);
+    const replaced = this.timed(() => this.substitution.body(body, contentType));
     if (replaced instanceof Violation) return this.refuse(replaced);
     this.note(replaced.used);
     return replaced.value;
@@ -68,7 +73,7 @@ export class RequestSecrets {
   scanner(protocol: 'http/1.1' | 'h2'): (piece: Buffer) => Refusal | undefined {
     const scan = this.substitution.scanner({ everySecret: true });
     return (piece) => {
-      const violation = scan(piece);
+      const violation = this.timed(() => scan(piece));
       if (!violation) return undefined;
       const isLarge = protocol === 'http/1.1' && this.substitution.shared.includes(violation.secret);
       const reason = `a body of more than ${LARGEST_BODY / 1024 ** 2} MiB is not rewritten: send a smaller one`;
@@ -86,6 +91,20 @@ export class RequestSecrets {
     const isPlain = contentEncoding === undefined || contentEncoding === 'identity';
     if (this.echoes.isIdle || !isPlain || !Echoes.reads(contentType)) return undefined;
     return this.echoes.transform();
+  }
+
+  /** To be awaited after work on a body. Undefined: the organization may go on. */
+  rest(): Promise<void> | undefined {
+    const millis = this.unpaid;
+    this.unpaid = 0;
+    return millis < LEAST_CHARGED_MS ? undefined : this.connection.work.charge(this.connection.orgId, millis);
+  }
+
+  private timed<T>(work: () => T): T {
+    const start = performance.now();
+    const result = work();
+    this.unpaid += performance.now() - start;
+    return result;
   }
 
   private note(used: readonly string[]): void {
