@@ -47,6 +47,8 @@ import { metricsRoutes } from './sandboxes/metrics/routes.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
 import { sessionExamples } from './sandboxes/sessions/examples.js';
 import { sessionRoutes as sandboxSessionRoutes } from './sandboxes/sessions/routes.js';
+import { modificationExamples } from './sandboxes/modify/examples.js';
+import { modificationRoutes } from './sandboxes/modify/routes.js';
 import { networkExamples } from './sandboxes/network/examples.js';
 import { networkRoutes } from './sandboxes/network/routes.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
@@ -69,6 +71,7 @@ export function warmUp(): void {
 const EXAMPLES = {
   ...sandboxExamples,
   ...metricsExamples,
+  ...modificationExamples,
   ...networkExamples,
   ...unsupportedExamples,
   ...execExamples,
@@ -144,6 +147,7 @@ export async function buildApp(
     const steps = new PacedSteps(ctx.pace);
     logRoutes(api, ctx, steps);
     metricsRoutes(api);
+    modificationRoutes(api);
     networkRoutes(api);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());

@@ -98,6 +98,10 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.takeOver(term);
   }
 
+  async changeSecrets(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): Promise<void> {
+    await this.inner.changeSecrets?.(run);
+  }
+
   async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
     return this.inner.latestDigest?.(run, signal);
   }

@@ -162,6 +162,8 @@ export interface Runtime extends EngineAbilities {
   start(run: Run, signal: AbortSignal): Promise<void>;
   /** Kills the sandbox after `graceMs`. Resolves when it has ended. Idempotent. */
   stop(sandboxId: string, graceMs: number): Promise<void>;
+  /** Gives new secrets of the network to a sandbox that runs, if it does. Default: no engine has them. */
+  changeSecrets?(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): Promise<void>;
   /** The digest to which the tag of the image leads now. Undefined: it has no tag, or nobody tells. */
   latestDigest?(run: Run, signal: AbortSignal): Promise<string | undefined>;
   /** The end of this run is in the store, so the engine may forget it. */

@@ -200,8 +200,15 @@ export const CATALOGUE = {
   /** The official clients of 0.7 have a typed error for it. */
   modification_unsupported: {
     status: 409,
-    message: 'the specification of a sandbox cannot be changed',
-    remedy: 'Create another sandbox with the wanted specification. `PATCH` changes name, slug and labels.',
+    message: 'the change cannot be made while the sandbox runs',
+    remedy:
+      'Stop the sandbox, change it, and start it again. `PATCH` changes name, slug and labels at any time.',
+  },
+  modification_refused: {
+    status: 409,
+    message: 'the change cannot be made as asked',
+    remedy:
+      '`details.field` names the part that cannot be made now. Nothing was changed. Make a plan to see all of it.',
   },
   session_ended: {
     status: 409,
@@ -265,6 +272,11 @@ export const CATALOGUE = {
     status: 507,
     message: 'the volume or its disk has no room for the file',
     remedy: 'Remove files, raise the cap of the volume, or let the operator make room on its disk.',
+  },
+  modification_failed: {
+    status: 503,
+    message: 'the change is stored, and did not reach the running sandbox',
+    remedy: 'Send the request again. The change takes effect at the next start of the sandbox at the latest.',
   },
   not_ready: {
     status: 503,

@@ -15,25 +15,10 @@ const unsupported: Example = {
     },
   },
 };
-const modification: Example = {
-  status: 409,
-  parameters: { sandbox_id: SANDBOX_ID },
-  body: { policy: 'no_restart', secrets_remove: ['OLD_KEY'] },
-  answer: {
-    error: {
-      code: 'modification_unsupported',
-      message:
-        'this service does not change the specification of a sandbox: create another sandbox with it; PATCH changes name, slug and labels',
-      details: null,
-    },
-  },
-};
 const ofSnapshot: Example = { ...unsupported, parameters: { id: SNAPSHOT_ID } };
 const ofName: Example = { ...unsupported, parameters: { name: 'nightly' } };
 
 export const unsupportedExamples: Examples = {
-  plan_sandbox_modification: modification,
-  modify_sandbox: modification,
   create_snapshot: { ...unsupported, body: { kind: 'disk', sandbox_id: SANDBOX_ID, name: 'nightly' } },
   list_snapshots: unsupported,
   get_snapshot: ofSnapshot,

@@ -1,18 +1,12 @@
 import { Type } from 'typebox';
-import { callerOf } from '../access/caller.js';
-import { contextOf } from '../access/request-context.js';
 import { ApiError } from '../http/errors.js';
 import { refusals, refusalsOfBody, type App } from '../http/route.js';
 import { AnyObject, Field, PageQuery, Uuid } from '../http/schema.js';
-import { getWorkerOf } from './queries.js';
 
 const NO_SNAPSHOTS =
   'this service has no snapshots: keep files in a volume, or build an image, and create sandboxes with it';
-const NO_MODIFICATIONS =
-  'this service does not change the specification of a sandbox: create another sandbox with it; PATCH changes name, slug and labels';
 
 const tags = ['sandboxes'];
-const byId = Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') });
 const snapshotId = Type.Object({ id: Field(Uuid, 'The id of the snapshot.') });
 const snapshotName = Type.Object({ name: Type.String({ description: 'The name of the snapshot.' }) });
 const operationId = Type.Object({ id: Field(Uuid, 'The id of the operation.') });
@@ -21,61 +15,9 @@ const page = Type.Object(PageQuery, { additionalProperties: false });
 /**
  * Routes of later clients for which the service has no operation. A 404 would read as a missing sandbox or snapshot, so
  * they answer with the codes that these clients show as unsupported.
+ * A client reads any 409 of a creation as a name that is taken. It shows 501 with its code and message.
  */
 export function unsupportedRoutes(app: App): void {
-  modificationRoutes(app);
-  snapshotRoutes(app);
-}
-
-/**
- * A client reads any 5xx of a change as an unknown result, and advises its user to send the change again. 409
- * `modification_unsupported` is its typed error.
- */
-function modificationRoutes(app: App): void {
-  for (const { method, path, operation, summary, body } of [
-    {
-      method: 'POST' as const,
-      path: '/v1/sandboxes/:sandbox_id/modifications/plan',
-      operation: 'plan_sandbox_modification',
-      summary: 'Plan a change of the specification of a sandbox',
-      body: 'The change.',
-    },
-    {
-      method: 'PUT' as const,
-      path: '/v1/sandboxes/:sandbox_id',
-      operation: 'modify_sandbox',
-      summary: 'Change the specification of a sandbox',
-      body: 'The change, with the values of secrets.',
-    },
-  ]) {
-    app.route({
-      method,
-      url: path,
-      schema: {
-        operationId: operation,
-        scope: 'sandboxes:write',
-        summary,
-        description:
-          'Not supported: a sandbox keeps its specification. The answer is 409 `modification_unsupported`.',
-        tags,
-        params: byId,
-        body: AnyObject({ description: body }),
-        response: refusalsOfBody('sandbox_not_found', 'modification_unsupported'),
-      },
-      handler: async (request) => {
-        const { sandbox_id: id } = request.params;
-        const { orgId, access } = callerOf(request);
-        const key = { id, requiredLabels: access.labels };
-        if (!(await getWorkerOf(contextOf(request).pool, orgId, key)))
-          throw new ApiError('sandbox_not_found');
-        throw new ApiError('modification_unsupported', NO_MODIFICATIONS);
-      },
-    });
-  }
-}
-
-/** A client reads any 409 of a creation as a name that is taken. It shows 501 with its code and message. */
-function snapshotRoutes(app: App): void {
   const description = 'Not supported: there are no snapshots. The answer is 501 `not_supported`.';
   const handler = () => {
     throw new ApiError('not_supported', NO_SNAPSHOTS);

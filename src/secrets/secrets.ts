@@ -13,6 +13,7 @@ import { openKeyring, type KeySource } from './key-file.js';
 import type { Keyring } from './keyring.js';
 import {
   deleteAllSecrets,
+  deleteSecrets,
   insertSecrets,
   lockOutdated,
   getSecrets,
@@ -48,6 +49,22 @@ export async function sealSecrets(
     return { name, sealed: keyring().seal(text, associatedData) };
   });
   await insertSecrets(tx, orgId, sandboxId, sealed);
+}
+
+/**
+ * For secrets of the network. Those that neither have a new value nor are removed stay. Not in a batch, whose one
+ * statement would delete and insert the same row.
+ */
+export async function replaceSecretValues(
+  tx: Sql,
+  keyring: () => Keyring,
+  { orgId, sandboxId }: { orgId: string; sandboxId: string },
+  values: Readonly<Record<string, string>>,
+  removed: readonly string[],
+): Promise<void> {
+  for (const name of [...Object.keys(values), ...removed])
+    await deleteSecrets(tx, orgId, sandboxId, `${ENV}${name}`);
+  await sealSecrets(tx, keyring, orgId, sandboxId, { registry: null, values });
 }
 
 /** Returns clear text for the runtime. Throws StartRefusedError when a secret does not open. */

@@ -59,7 +59,8 @@ function tlsSettings(tls: TlsRequest, enabled: boolean): TlsSettings {
 
 type Hosts = NonNullable<SecretEntry['allowed_hosts']>;
 
-function gatedSecret(entry: SecretEntry, ofAll: SecretsConfig): Omit<GatedSecret, 'value'> {
+/** The secret without its value. `ofAll`: the settings of all secrets, which apply where it has none. */
+export function gatedSecret(entry: SecretEntry, ofAll: SecretsConfig): Omit<GatedSecret, 'value'> {
   const action =
     entry.on_violation ?? entry.violation_action ?? ofAll.on_violation ?? ofAll.violation_action ?? undefined;
   const passing = action?.type === 'passthrough' ? action.hosts : [];

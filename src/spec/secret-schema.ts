@@ -97,7 +97,7 @@ const ViolationAction = Variants(
   },
 );
 
-const SecretEntry = Named(
+export const SecretEntry = Named(
   'CloudSecretEntry',
   {
     env_var: Type.String({ description: 'The environment variable that has the placeholder in the guest.' }),

@@ -398,6 +398,10 @@ export type LabelDailyUsage = {
 
 export type MessageResponse = { message: string };
 
+export type ModificationPolicy = 'no_restart' | 'next_start' | 'restart';
+
+export type ModificationRemark = { field: string; message: string };
+
 export type MountOptions = { nodev?: boolean; noexec?: boolean; nosuid?: boolean; readonly?: boolean };
 
 export type NetworkPolicy = { default_egress?: Action; default_ingress?: Action; rules?: Rule[] };
@@ -616,6 +620,18 @@ export type SandboxMetricsSample = {
   processes: number | null;
 };
 
+export type SandboxModificationApplyRequest = {
+  policy?: ModificationPolicy;
+  secrets?: SecretApplyEntry[];
+  secrets_remove?: string[];
+};
+
+export type SandboxModificationPlanRequest = {
+  policy?: ModificationPolicy;
+  secrets?: SecretPlanEntry[];
+  secrets_remove?: string[];
+};
+
 export type SandboxMountResponse =
   | SandboxMountResponseBind
   | SandboxMountResponseNamed
@@ -771,11 +787,48 @@ export type ScopedUpstreamCaCert = { pattern: string; path: string };
 
 export type ScopedVerifyUpstream = { pattern: string; verify: boolean };
 
+export type SecretApplyEntry = {
+  name: string;
+  value?: string;
+  placeholder?: string;
+  allowed_hosts?: CloudHostPattern[];
+  substitution?: SecretSubstitution | null;
+  passthrough_hosts?: CloudHostPattern[] | null;
+  violation_action?: CloudViolationAction | null;
+  require_tls_identity?: boolean;
+};
+
 export type SecretInjection = {
   headers?: boolean;
   basic_auth?: boolean;
   query_params?: boolean;
   body?: boolean;
+};
+
+export type SecretMaterial = SecretMaterialProvided | SecretMaterialAbsent;
+
+export type SecretMaterialAbsent = { type: 'absent' };
+
+export type SecretMaterialProvided = { type: 'provided' };
+
+export type SecretPlanEntry = {
+  name: string;
+  material: SecretMaterial;
+  placeholder?: string;
+  allowed_hosts?: CloudHostPattern[];
+  substitution?: SecretSubstitution | null;
+  passthrough_hosts?: CloudHostPattern[] | null;
+  violation_action?: CloudViolationAction | null;
+  require_tls_identity?: boolean;
+};
+
+export type SecretPlannedChange = {
+  kind: 'secret';
+  field: string;
+  name: string;
+  change: 'added' | 'rotated' | 'removed' | 'hosts updated' | 'placeholder updated';
+  disposition: 'live' | 'next start' | 'requires restart';
+  allow_hosts: string[];
 };
 
 export type SecretSubstitution = {
@@ -966,6 +1019,16 @@ export type WebhookWithSecret = {
 
 export type WrittenMessageResponse = { warnings?: Warning[]; message: string };
 
+export type WrittenSandboxModificationPlan = {
+  warnings: ModificationRemark[];
+  sandbox: string;
+  status: string;
+  applied: boolean;
+  policy: ModificationPolicy;
+  changes: SecretPlannedChange[];
+  conflicts: ModificationRemark[];
+};
+
 export type WrittenSandboxResponse = {
   warnings?: Warning[];
   id: string;
@@ -1060,8 +1123,8 @@ export interface Operations {
   'PUT /v1/sandboxes/{sandbox_id}': {
     path: { sandbox_id: string };
     query: {};
-    body: Record<string, unknown>;
-    answer: undefined;
+    body: SandboxModificationApplyRequest;
+    answer: WrittenSandboxModificationPlan;
   };
   'POST /v1/sandboxes/{sandbox_id}/start': {
     path: { sandbox_id: string };
@@ -1116,12 +1179,6 @@ export interface Operations {
     query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
     body: undefined;
     answer: WrittenSandboxResponse;
-  };
-  'POST /v1/sandboxes/{sandbox_id}/modifications/plan': {
-    path: { sandbox_id: string };
-    query: {};
-    body: Record<string, unknown>;
-    answer: undefined;
   };
   'POST /v1/snapshots': {
     path: {};
@@ -1212,6 +1269,12 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: undefined;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/modifications/plan': {
+    path: { sandbox_id: string };
+    query: {};
+    body: SandboxModificationPlanRequest;
+    answer: WrittenSandboxModificationPlan;
   };
   'GET /v1/sandboxes/{sandbox_id}/network/denied': {
     path: { sandbox_id: string };

@@ -14,6 +14,7 @@ const WORDS: Record<string, string> = {
   sandbox_failed: 'Failed',
   sandbox_renamed: 'Renamed',
   sandbox_relabelled: 'Labels changed',
+  sandbox_secrets_changed: 'Secrets changed',
   sandbox_destroyed: 'Deleted',
   sandbox_removed: 'Removed after its end',
   sandbox_run_closed: 'Run ended after the deletion',

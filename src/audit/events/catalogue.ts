@@ -228,6 +228,15 @@ export const CATALOGUE = {
     before: labels,
     after: labels,
   }),
+  sandbox_secrets_changed: event(
+    'sandbox',
+    CALLER,
+    'Secrets of a sandbox were added, changed or removed. The event has no values.',
+    {
+      sandbox_id: Uuid,
+      changes: Type.Array(closed({ name: text, change: text, allow_hosts: Type.Array(text) })),
+    },
+  ),
   sandbox_destroyed: event('sandbox', CALLER, 'A caller deleted a sandbox. Its status becomes null.', {
     ...run,
     slug: text,

@@ -119,6 +119,7 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   sandbox_failed: entity(11, { ...MEDIUM, isFailure: true }),
   sandbox_renamed: entity(5),
   sandbox_relabelled: entity(3),
+  sandbox_secrets_changed: entity(3),
   sandbox_destroyed: entity(4),
   sandbox_removed: entity(4),
   sandbox_run_closed: entity(11),

@@ -131,7 +131,7 @@ const secrets = field({
   answer: Type.Optional(Type.Array(SandboxSecret, { description: 'The secrets, without their values.' })),
   default: null,
   check(value) {
-    if (value) checkSecrets(value);
+    if (value) checkSecrets(value, 'network.secrets');
   },
   requires: (value) => [
     (value?.entries ?? []).length > 0 && { capability: 'secrets', what: 'inject secrets' },

@@ -4,12 +4,13 @@ import type { SecretEntry, SecretsConfig } from '../secret-schema.js';
 import { placeholderOf } from '../gated-network.js';
 import { checkEnvKey, checkSecretKey } from './env.js';
 
-export function checkSecrets({ entries = [], ...ofAll }: SecretsConfig): void {
-  checkOneAction(ofAll, 'network.secrets');
+/** `path`: of the configuration in the request. */
+export function checkSecrets({ entries = [], ...ofAll }: SecretsConfig, path: string): void {
+  checkOneAction(ofAll, path);
   const placeholders = new Map<string, number>();
   const variables = new Map<string, number>();
   for (const [index, entry] of entries.entries()) {
-    const field = `network.secrets.entries[${index}]`;
+    const field = `${path}.entries[${index}]`;
     checkSecret(entry, field);
     // Two secrets behind one text would leave the choice to their order.
     checkUnique(placeholders, placeholderOf(entry), index, `${field}.placeholder`);

@@ -1,0 +1,116 @@
+import { recordEvent } from '../../audit/events/record.js';
+import type { Context } from '../../context.js';
+import { announceChange } from '../../db/changes.js';
+import { ApiError } from '../../http/errors.js';
+import type { Writer } from '../../idempotency/keyed.js';
+import { inWrite } from '../../idempotency/write.js';
+import { openSecrets, replaceSecretValues } from '../../secrets/secrets.js';
+import type { RunSpec } from '../../spec/run-spec.js';
+import { showSecrets } from '../../spec/show-secrets.js';
+import { lockSandbox, updateSpecs, type LockedSandbox, type SandboxKey } from '../queries.js';
+import { entryOf, fromApply, planModification, type Modification, type Planned } from './plan.js';
+import type { ApplyRequest, ModificationPlan } from './schema.js';
+
+/** Changes the secrets of a sandbox. Those of one that runs take effect before the answer. */
+export async function modifySandbox(
+  ctx: Context,
+  caller: Writer,
+  key: SandboxKey,
+  request: ApplyRequest,
+): Promise<ModificationPlan> {
+  const { orgId, actor } = caller;
+  let live: { id: string; spec: RunSpec } | undefined;
+  const answer = await inWrite(ctx, caller, async (tx, batch) => {
+    const sandbox = await lockSandbox(tx, orgId, key);
+    if (!sandbox) throw new ApiError('sandbox_not_found');
+    const { plan, gated } = planFor(sandbox, fromApply(request));
+    const [conflict] = plan.conflicts;
+    if (conflict) {
+      const { field, message } = conflict;
+      if (plan.policy === 'no_restart') throw new ApiError('modification_refused', message, { field });
+      throw new ApiError('modification_unsupported', message, { field });
+    }
+    const at = ctx.now();
+    const { id, spec, run_spec } = specsOf(sandbox);
+    const changed = { ...run_spec, gated };
+    const shown = showSecrets({
+      entries: gated.secrets.map((secret) => entryOf({ name: secret.name }, secret)),
+    });
+    await updateSpecs(
+      tx,
+      orgId,
+      id,
+      { spec: { ...spec, network: { ...spec.network, secrets: shown } }, run_spec: changed },
+      at,
+    );
+    const values = Object.fromEntries(
+      (request.secrets ?? []).flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])),
+    );
+    await replaceSecretValues(
+      tx,
+      ctx.keyring,
+      { orgId, sandboxId: id },
+      values,
+      request.secrets_remove ?? [],
+    );
+    const payload = {
+      sandbox_id: id,
+      changes: plan.changes.map(({ name, change, allow_hosts }) => ({ name, change, allow_hosts })),
+    };
+    if (plan.changes.length > 0)
+      await recordEvent(tx, { orgId, type: 'sandbox_secrets_changed', actor, resourceId: id, at, payload });
+    await announceChange(batch, id);
+    if (isRunning(sandbox)) live = { id, spec: changed };
+    return { ...describe(sandbox, { plan, gated }), applied: true };
+  });
+  if (live) await applyLive(ctx, orgId, live);
+  return answer;
+}
+
+export async function planFrom(
+  ctx: Context,
+  orgId: string,
+  key: SandboxKey,
+  modification: Modification,
+): Promise<ModificationPlan> {
+  const sandbox = await lockSandbox(ctx.pool, orgId, key);
+  if (!sandbox) throw new ApiError('sandbox_not_found');
+  return describe(sandbox, planFor(sandbox, modification));
+}
+
+function planFor(sandbox: LockedSandbox, modification: Modification): Planned {
+  const { run_spec } = specsOf(sandbox);
+  return planModification(modification, run_spec.gated ?? undefined, isRunning(sandbox));
+}
+
+function describe({ name, status }: LockedSandbox, { plan }: Planned): ModificationPlan {
+  return { sandbox: name, status: status ?? 'none', applied: false, warnings: [], ...plan };
+}
+
+function specsOf({ id, spec, run_spec }: LockedSandbox) {
+  if (spec && run_spec) return { id, spec, run_spec };
+  throw new ApiError(
+    'modification_unsupported',
+    'the sandbox was imported without a specification: create it again with its secrets',
+  );
+}
+
+/** Also one that starts: its engine may have the secrets by now. */
+function isRunning({ status }: LockedSandbox): boolean {
+  return status === 'running' || status === 'starting' || status === 'stopping';
+}
+
+/** The gateway gets the same from the store when it starts again. */
+async function applyLive(
+  { pool, keyring, runtime, log }: Context,
+  orgId: string,
+  { id, spec }: { id: string; spec: RunSpec },
+): Promise<void> {
+  try {
+    const secrets = await openSecrets(pool, keyring, orgId, id);
+    await runtime.changeSecrets?.({ orgId, sandboxId: id, spec, secrets });
+  } catch (error) {
+    log.warn({ err: error, sandbox_id: id }, 'changed secrets did not reach the gateway');
+    throw new ApiError('modification_failed');
+  }
+}
