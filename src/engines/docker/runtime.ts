@@ -127,6 +127,10 @@ export class DockerRuntime implements Runtime {
     await this.starts.start(run, signal);
   }
 
+  async changeSecrets(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): Promise<void> {
+    this.parts.networks.changeSecrets(run);
+  }
+
   async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
     return this.parts.images.latestDigest(run, signal);
   }

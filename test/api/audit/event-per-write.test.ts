@@ -54,7 +54,15 @@ const settle = (status: string) => untilStatus(client, made['sandbox']!, status)
 const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
   create_sandbox: [
     'sandbox_created',
-    () => keep('sandbox', client.post('/v1/sandboxes', smallRequest('one'))),
+    () => {
+      const secret = { env_var: 'TOKEN', value: 'one', allowed_hosts: [{ type: 'any' }] };
+      const network = { secrets: { entries: [secret] } };
+      return keep('sandbox', client.post('/v1/sandboxes', smallRequest('one', { network })));
+    },
+  ],
+  modify_sandbox: [
+    'sandbox_secrets_changed',
+    () => client.request('PUT', sandbox(), { body: { secrets: [{ name: 'TOKEN', value: 'two' }] } }),
   ],
   update_sandbox: ['sandbox_relabelled', () => client.patch(sandbox(), { labels: { team: 'ml' } })],
   start_sandbox: ['sandbox_start_requested', () => client.post(sandbox('/start'), {})],
@@ -146,7 +154,9 @@ test('every operation that writes is listed in this file, handles files or enter
     // Operations that the service does not offer yet only refuse.
     .filter(({ operation }) => Object.keys(operation.responses).some((status) => status.startsWith('2')))
     .map(({ operation }) => operation.operationId);
-  expect(writing.toSorted()).toEqual([...Object.keys(WRITES), ...OF_FILES].toSorted());
+  // A plan is a POST, and changes nothing.
+  const others = [...OF_FILES, 'plan_sandbox_modification'];
+  expect(writing.toSorted()).toEqual([...Object.keys(WRITES), ...others].toSorted());
 });
 
 test.each(Object.entries(WRITES))('%s leaves one event of its key', async (_, [type, write]) => {

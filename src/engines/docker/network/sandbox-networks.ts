@@ -223,6 +223,10 @@ export class SandboxNetworks {
     throw new StartRefusedError('the network of the sandbox ended during the start: start the sandbox again');
   }
 
+  changeSecrets(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): void {
+    if (isGated(run)) this.gateway?.changeSecrets(run);
+  }
+
   async remove(sandboxId: string): Promise<void> {
     this.gateway?.forget(sandboxId);
     await this.recorder?.finish(sandboxId);

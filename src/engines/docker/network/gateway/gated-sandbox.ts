@@ -27,7 +27,8 @@ export class GatedSandbox {
   linkedTo: string | undefined;
 
   constructor(
-    readonly run: GatedRun,
+    /** Its secrets can change while it runs. */
+    public run: GatedRun,
     private readonly pause: PauseContainer,
     private readonly surroundings: Surroundings,
     /** Bounds the programs that run at once. */

@@ -100,6 +100,14 @@ export class GatewaySupervisor {
     }
   }
 
+  /** A gateway that starts again gets the same from the store. */
+  changeSecrets({ orgId, sandboxId, spec, secrets }: GatedRun & Pick<Run, 'secrets'>): void {
+    const sandbox = this.sandboxes.get(sandboxId);
+    if (!sandbox) return;
+    sandbox.run = { orgId, sandboxId, spec };
+    this.ready?.program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
+  }
+
   /** The sandbox has ended, or begins a run without the gateway. */
   forget(sandboxId: string): void {
     const sandbox = this.sandboxes.get(sandboxId);
