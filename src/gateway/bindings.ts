@@ -1,6 +1,10 @@
 import { EndQueue } from './end-queue.js';
 
-export const BINDINGS = { ofSandbox: 16_384, ofName: 1_024 };
+/**
+ * `ofAddress`: a connection that shows no name is judged by all names of its address, which takes a millisecond at
+ * most.
+ */
+export const BINDINGS = { ofSandbox: 16_384, ofName: 1_024, ofAddress: 256 };
 const SHORTEST_SECS = 1;
 /** Resolvers keep no answer for longer either. */
 const LONGEST_SECS = 86_400;
@@ -51,7 +55,7 @@ export class Bindings {
   private add(name: string, address: string, end: number): void {
     const known = this.ends.get(name)?.get(address);
     if (known !== undefined && known >= end) return;
-    if (known === undefined) this.makeRoom(name);
+    if (known === undefined) this.makeRoom(name, address);
     const ofName = this.ends.get(name) ?? new Map<string, number>();
     this.ends.set(name, ofName.set(address, end));
     this.names.set(address, (this.names.get(address) ?? new Set()).add(name));
@@ -59,12 +63,12 @@ export class Bindings {
     this.queue.add(end, { name, address });
   }
 
-  private makeRoom(name: string): void {
+  private makeRoom(name: string, address: string): void {
     const ofName = this.ends.get(name);
-    if (ofName && ofName.size >= BINDINGS.ofName) {
-      const [first] = [...ofName].reduce((least, each) => (each[1] < least[1] ? each : least));
-      this.remove(name, first);
-    }
+    if (ofName && ofName.size >= BINDINGS.ofName) this.remove(name, leastOf(ofName));
+    const names = this.names.get(address);
+    if (names && names.size >= BINDINGS.ofAddress)
+      this.remove(leastOf(Array.from(names, (each) => [each, this.ends.get(each)!.get(address)!])), address);
     while (this.count >= BINDINGS.ofSandbox) this.removeFirst();
   }
 
@@ -95,4 +99,9 @@ export class Bindings {
     for (const [name, addresses] of this.ends)
       for (const [address, end] of addresses) this.queue.add(end, { name, address });
   }
+}
+
+/** The key with the first end. */
+function leastOf(ends: Iterable<[string, number]>): string {
+  return [...ends].reduce((least, each) => (each[1] < least[1] ? each : least))[0];
 }

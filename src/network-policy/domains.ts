@@ -15,7 +15,8 @@ export function canonicalName(text: string): string | undefined {
 }
 
 export function isWithinDomain(name: string, suffix: string): boolean {
-  return name === suffix || name.endsWith(`.${suffix}`);
+  if (!name.endsWith(suffix)) return false;
+  return name.length === suffix.length || name[name.length - suffix.length - 1] === '.';
 }
 
 export function isDomainRule({ destination }: Rule): boolean {

@@ -1,7 +1,7 @@
 import { CidrSet } from '../lib/cidr.js';
 import { GROUPS } from '../lib/special-addresses.js';
 import { ADDRESS_SETS, targetOf, type AddressSetName } from './destination.js';
-import { isDomainRule, namesDomain } from './domains.js';
+import { canonicalName, isDomainRule, isWithinDomain } from './domains.js';
 import type { GuardedGroup } from './guarded-groups.js';
 import { defaultFor, rulesFor } from './order.js';
 import type { Action, NetworkPolicy, Rule } from './schema.js';
@@ -42,12 +42,32 @@ const SETS = new Map<AddressSetName, CidrSet>(
   ]),
 );
 
+interface CompiledRule {
+  rule: Rule;
+  position: number;
+  block: CidrSet | undefined;
+  /** Canonical. A text that is no name matches none. */
+  domain: { name: string; isSuffix: boolean } | undefined;
+}
+
+function domainOf({ destination }: Rule): CompiledRule['domain'] {
+  if (typeof destination === 'string') return undefined;
+  const text =
+    'domain' in destination
+      ? destination.domain
+      : 'domain_suffix' in destination
+        ? destination.domain_suffix
+        : undefined;
+  if (text === undefined) return undefined;
+  return { name: canonicalName(text) ?? 'no name', isSuffix: 'domain_suffix' in destination };
+}
+
 /** Decides connections as the rules of the kernel do, and those by domain too. */
 export class Evaluator {
   private readonly hosts: ReadonlySet<string>;
   private readonly resolvers: ReadonlySet<string>;
   private readonly neighbours: CidrSet;
-  private readonly rules: readonly { rule: Rule; position: number; block: CidrSet | undefined }[];
+  private readonly rules: readonly CompiledRule[];
 
   constructor(
     private readonly policy: NetworkPolicy,
@@ -61,15 +81,16 @@ export class Evaluator {
     this.rules = rulesFor(policy, 'egress').map((rule) => {
       const target = isDomainRule(rule) ? undefined : targetOf(rule.destination);
       const block = target?.kind === 'block' ? new CidrSet([target.cidr]) : undefined;
-      return { rule, position: positions.get(rule)!, block };
+      return { rule, position: positions.get(rule)!, block, domain: domainOf(rule) };
     });
   }
 
   decide(attempt: Attempt): Verdict {
     if (this.isGuarded(attempt)) return { action: 'deny', rule: 'guard' };
-    for (const { rule, position, block } of this.rules) {
-      const ports = { start: attempt.port, end: attempt.port };
-      if (!matches(rule, attempt.carrier, ports) || !this.includes(rule, block, attempt)) continue;
+    const ports = { start: attempt.port, end: attempt.port };
+    for (const compiled of this.rules) {
+      const { rule, position } = compiled;
+      if (!matches(rule, attempt.carrier, ports) || !this.includes(compiled, attempt)) continue;
       return { action: rule.action, rule: position };
     }
     return { action: defaultFor(this.policy, 'egress'), rule: 'default' };
@@ -83,11 +104,12 @@ export class Evaluator {
     return SETS.get('metadata')!.includes(address) && !this.surroundings.openableGroups.includes('metadata');
   }
 
-  private includes(rule: Rule, block: CidrSet | undefined, attempt: Attempt): boolean {
+  private includes({ rule, block, domain }: CompiledRule, attempt: Attempt): boolean {
     const { address, port, names, claims = [] } = attempt;
-    if (isDomainRule(rule)) {
-      const known = rule.action === 'deny' ? [...names, ...claims] : names;
-      return known.some((name) => namesDomain(rule, name));
+    if (domain) {
+      const isAbout = (name: string) =>
+        domain.isSuffix ? isWithinDomain(name, domain.name) : name === domain.name;
+      return names.some(isAbout) || (rule.action === 'deny' && claims.some(isAbout));
     }
     const target = targetOf(rule.destination);
     const isHost = this.hosts.has(address) || (this.resolvers.has(address) && port === DNS_PORT);

@@ -66,6 +66,16 @@ it('lets the binding that ends first give way, of a name and of a sandbox', () =
   expect(bindings.size).toBe(MOST - MOST_OF_NAME + 1);
 });
 
+it('keeps a bounded number of names for an address', () => {
+  const bindings = new Bindings(() => 0);
+  for (let position = 0; position < 300; position += 1)
+    bindings.bind(`n${position}.example`, ['10.0.0.1'], 100 + position);
+  expect(bindings.namesOf('10.0.0.1').length).toBe(256);
+  expect(bindings.has('n43.example', '10.0.0.1')).toBe(false);
+  expect(bindings.has('n44.example', '10.0.0.1')).toBe(true);
+  expect(bindings.size).toBe(256);
+});
+
 it('keeps its size when one name is renewed without end', () => {
   let now = 0;
   const bindings = new Bindings(() => now);

@@ -199,9 +199,9 @@ export class Connection {
 
   private destination({ name, rule }: Judgement): Destination {
     const { address, port, sandbox } = this.target;
-    const [bound, ...others] = sandbox.bindings.namesOf(address);
+    const bound = name === undefined ? sandbox.bindings.namesOf(address) : [];
     // An address of several names tells nothing about a connection that claims none.
-    const known = name ?? (others.length === 0 ? bound : undefined);
+    const known = name ?? (bound.length === 1 ? bound[0] : undefined);
     return { ...(known === undefined ? {} : { name: known }), address, port, protocol: 'tcp', rule };
   }
 

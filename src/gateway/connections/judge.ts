@@ -48,39 +48,40 @@ export function judge(target: Target, first: FirstBytes): Judgement {
       name,
       reason: 'a connection to an intercepted port must be TLS',
     };
-  const bound = sandbox.bindings.namesOf(address);
   const decide = (names: Names) => sandbox.evaluator.decide({ carrier: 'tcp', address, port, ...names });
-  const verdict = decide(namesFor(target, first, name, bound));
+  const isBound = name !== undefined && sandbox.bindings.has(name, address);
+  const verdict = decide(namesFor(target, first, name, isBound));
   if (verdict.action === 'deny' && first.kind === 'http2') {
     // Its requests have names, which the forwarder judges one by one. Some name must be possible.
-    for (const possible of bound) {
+    for (const possible of sandbox.bindings.namesOf(address)) {
       const other = decide({ names: [possible], claims: [] });
       if (other.action === 'allow') return { ...other, name: possible, reason: '' };
     }
   }
-  return { ...verdict, name, reason: reasonOf(verdict, name, bound) };
+  return { ...verdict, name, reason: reasonOf(verdict, name, isBound) };
 }
 
 type Names = Required<Pick<Attempt, 'names' | 'claims'>>;
 
-function namesFor(target: Target, first: FirstBytes, name: string | undefined, bound: string[]): Names {
+function namesFor(target: Target, first: FirstBytes, name: string | undefined, isBound: boolean): Names {
+  const { sandbox, address } = target;
   // The kernel's sets count every name of an address, and so does the gateway for the same policy.
-  if (!isNamed(target.sandbox)) return { names: bound, claims: [] };
-  if (first.kind === 'other' && !mustShowName(target)) return { names: bound, claims: [] };
-  if (name === undefined) return { names: [], claims: bound };
+  const isByAddress = !isNamed(sandbox) || (first.kind === 'other' && !mustShowName(target));
+  if (isByAddress) return { names: sandbox.bindings.namesOf(address), claims: [] };
+  if (name === undefined) return { names: [], claims: sandbox.bindings.namesOf(address) };
   // A tunnel leads to another machine than the one that has the name.
-  const isBound = bound.includes(name) && !(first.kind === 'http' && first.isTunnel);
-  return { names: isBound ? [name] : [], claims: [name] };
+  const counts = isBound && !(first.kind === 'http' && first.isTunnel);
+  return { names: counts ? [name] : [], claims: [name] };
 }
 
-function reasonOf({ action, rule }: Verdict, name: string | undefined, bound: readonly string[]): string {
+function reasonOf({ action, rule }: Verdict, name: string | undefined, isBound: boolean): string {
   if (action === 'allow') return '';
   if (rule === 'guard')
     return 'the address belongs to the machine, to a metadata service or to another sandbox';
   const why = rule === 'default' ? 'no rule of the network policy allows it' : 'the network policy denies it';
   if (rule !== 'default') return why;
   if (name === undefined) return `${why}, and the connection names no host`;
-  return bound.includes(name) ? why : `${why}, and the sandbox did not resolve the name to this address`;
+  return isBound ? why : `${why}, and the sandbox did not resolve the name to this address`;
 }
 
 function isIntercepted({ settings }: GatedSandbox, port: number): boolean {
