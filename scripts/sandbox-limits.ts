@@ -6,6 +6,9 @@ import { LOG_LIMITS } from '../src/engines/docker/container.js';
 import { DENIED_LISTS } from '../src/engine/network-record/denied-lists.js';
 import { MINUTE } from '../src/engine/network-record/minute.js';
 import { BINDINGS } from '../src/gateway/bindings.js';
+import { WAITS } from '../src/gateway/connections/connection.js';
+import { LONGEST_FIRST_BYTES } from '../src/gateway/connections/first-bytes.js';
+import { CONNECTIONS } from '../src/gateway/connections/limits.js';
 import { QUERIES } from '../src/gateway/dns/limits.js';
 import { OUTPUT } from '../src/guest/programs.js';
 import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
@@ -63,9 +66,20 @@ export const SANDBOX_LIMITS: Limit[] = [
     beyond: 'the query is dropped, and its client asks again',
   },
   {
-    limit: 'addresses of all names that it resolved, and of one name',
-    value: `${number(BINDINGS.ofSandbox)}, ${number(BINDINGS.ofName)}`,
-    beyond: 'the address whose answer ends first is forgotten',
+    limit: 'addresses of all names that it resolved, those of one name, and names of one address',
+    value: [BINDINGS.ofSandbox, BINDINGS.ofName, BINDINGS.ofAddress].map(number).join(', '),
+    beyond: 'the name and address whose answer ends first are forgotten',
+  },
+  {
+    limit:
+      'connections through the gateway of a sandbox, of its organization, and of all; fewer with few descriptors',
+    value: [CONNECTIONS.ofSandbox, CONNECTIONS.ofOrg, CONNECTIONS.total].map(number).join(', '),
+    beyond: 'the connection is reset',
+  },
+  {
+    limit: 'connections of an organization whose first bytes are awaited; the length and the time of these',
+    value: `${number(CONNECTIONS.undecidedOfOrg)}, ${bytes(LONGEST_FIRST_BYTES)}, ${time(WAITS.firstBytesMs)}`,
+    beyond: 'the connection is reset',
   },
   {
     limit:

@@ -11,7 +11,7 @@ import { refuseRequest } from './refuse.js';
 import { asksForSecondHello, readSecondHello } from './second-hello.js';
 import { joinEnds, relay, reset, type Splice } from './splice.js';
 
-const WAITS = {
+export const WAITS = {
   /** A client that sends its first bytes more slowly is refused. */
   firstBytesMs: 5_000,
   /** A client that sends nothing for so long waits for its server, as with SMTP. */

@@ -5,24 +5,30 @@ import type { SandboxSettings } from '../protocol.js';
 /** Listeners, standard streams, name servers. */
 const OTHER_DESCRIPTORS = 1_024;
 const MIB = 1024 * 1024;
+/** `undecidedOfOrg`: their first bytes are awaited, so they cost nothing to open. */
+export const CONNECTIONS = { total: 12_288, ofOrg: 8_192, ofSandbox: 4_096, undecidedOfOrg: 512 };
+/** An organization that holds fewer may open more also when others hold all. */
+const BASE = 128;
 
-/**
- * The connections of all, of one organization and of one sandbox. An organization that holds few may open more also
- * when others hold all. A connection has two descriptors.
- */
+/** The connections of all, of one organization and of one sandbox. A connection has two descriptors. */
 export class ConnectionLimits {
   private readonly open: Slots;
   private readonly openOfSandbox: Slots;
-  /** Those whose first bytes are awaited: they cost nothing to open. */
-  private readonly undecided = new Slots({ total: 2_048, each: 512, base: 64 });
+  private readonly undecided = new Slots({
+    total: 4 * CONNECTIONS.undecidedOfOrg,
+    each: CONNECTIONS.undecidedOfOrg,
+    base: CONNECTIONS.undecidedOfOrg / 8,
+  });
   /** Bytes that wait for slow receivers. */
   readonly unsent = new Slots({ total: 256 * MIB, each: 64 * MIB, base: MIB });
 
   constructor(descriptors = descriptorLimit() ?? 1_024) {
-    const total = Math.min(16_384, Math.max(64, Math.floor((descriptors - OTHER_DESCRIPTORS) / 2)));
-    const half = Math.floor(total / 2);
-    this.open = new Slots({ total: half + half / 2, each: half, base: Math.min(128, Math.ceil(total / 64)) });
-    this.openOfSandbox = new Slots({ total, each: Math.min(4_096, half) });
+    const possible = Math.max(64, Math.floor((descriptors - OTHER_DESCRIPTORS) / 2));
+    // A quarter is for organizations that hold few.
+    const part = Math.min(1, (possible * 3) / 4 / CONNECTIONS.total);
+    const each = Math.floor(CONNECTIONS.ofOrg * part);
+    this.open = new Slots({ total: Math.floor(CONNECTIONS.total * part), each, base: Math.min(BASE, each) });
+    this.openOfSandbox = new Slots({ total: Infinity, each: Math.min(CONNECTIONS.ofSandbox, each) });
   }
 
   /** `decided`: the first bytes are judged. */
