@@ -1,4 +1,5 @@
-import type { ClientRequest, IncomingMessage, ServerResponse } from 'node:http';
+import type { ClientRequest, IncomingMessage, InformationEvent, ServerResponse } from 'node:http';
+import { guarded } from './guarded.js';
 import { forwardedFields, pairsOf, valuesOf, withoutFields } from './http1-headers.js';
 import { hasBody } from './http1-request.js';
 import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
@@ -20,12 +21,14 @@ export interface Exchange {
 
 export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
   const { request, response } = exchange;
-  outgoing.on('continue', () => response.writeContinue());
-  outgoing.on('information', ({ statusCode, rawHeaders }) => {
+  const fail = () => void request.socket.destroy();
+  const inform = ({ statusCode, rawHeaders }: InformationEvent) => {
+    if (response.headersSent) return;
+    if (statusCode === 100) response.writeContinue();
     if (statusCode === 102) response.writeProcessing();
     if (statusCode === 103) writeEarlyHints(response, rawHeaders);
-  });
-  outgoing.on('response', (answered) => {
+  };
+  const relayResponse = (answered: IncomingMessage) => {
     if (!outgoing.shouldKeepAlive) response.shouldKeepAlive = false;
     // A client must not take a part for the whole.
     answered.on('error', () => request.socket.destroy());
@@ -33,7 +36,9 @@ export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
       if (!answered.complete) request.socket.destroy();
     });
     if (!response.headersSent) relayParts(exchange, answered);
-  });
+  };
+  outgoing.on('information', guarded(inform, fail));
+  outgoing.on('response', guarded(relayResponse, fail));
   outgoing.on('error', (error: NodeJS.ErrnoException) => {
     // A server may answer and close before it has read the whole body.
     if (response.headersSent) return;
@@ -62,12 +67,16 @@ function relayParts({ name, request, response, secrets }: Exchange, answered: In
   // An answer that cannot be looked through ends here.
   echoes?.on('error', () => response.destroy());
   body.pipe(response, { end: false });
-  body.on('end', () => {
+  const end = () => {
     clearImmediate(flush);
     const trailers = withoutEchoes(pairsOf(answered.rawTrailers), secrets);
     if (trailers.length > 0) response.addTrailers(trailers);
     response.end();
-  });
+  };
+  body.on(
+    'end',
+    guarded(end, () => void request.socket.destroy()),
+  );
 }
 
 function withoutEchoes(fields: [string, string][], secrets: RequestSecrets | undefined): [string, string][] {
@@ -84,12 +93,31 @@ function writeEarlyHints(response: ServerResponse, rawHeaders: readonly string[]
   }
 }
 
-export function unreadable(name: string): Refusal {
+function unreadable(name: string): Refusal {
   return {
     status: 502,
     code: 'upstream_failed',
     message: `${name} sent an answer that is not valid HTTP/1.1`,
     domain: name,
+  };
+}
+
+export function tooManyBodies(domain: string): Refusal {
+  return {
+    status: 503,
+    code: 'gateway_busy',
+    message: 'too many large bodies wait for their secrets: send fewer at a time',
+    domain,
+  };
+}
+
+/** A value may have characters that no header or path can have. */
+export function unsendable(domain: string): Refusal {
+  return {
+    status: 400,
+    code: 'invalid_request',
+    message: 'the path or a field of the request has a character that HTTP/1.1 does not allow',
+    domain,
   };
 }
 

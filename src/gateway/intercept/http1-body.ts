@@ -1,5 +1,6 @@
 import type { ClientRequest } from 'node:http';
 import { answer, type Exchange } from './http1-answer.js';
+import { guarded } from './guarded.js';
 import { pairsOf } from './http1-headers.js';
 import { hasBody } from './http1-request.js';
 import { pauseFor } from './pause.js';
@@ -31,13 +32,17 @@ export function relayBody(exchange: Exchange, outgoing: ClientRequest, first?: B
   if (scan) request.on('data', look);
   if (first) outgoing.write(first);
   request.pipe(outgoing, { end: false });
-  request.on('end', () => {
+  const end = () => {
     if (isRefused) return;
     const trailers = trailersOf(exchange);
     if ('code' in trailers) return refuse(trailers);
     if (trailers.length > 0) outgoing.addTrailers(trailers);
     outgoing.end();
-  });
+  };
+  request.on(
+    'end',
+    guarded(end, () => void outgoing.destroy()),
+  );
   request.on('error', () => outgoing.destroy());
   request.on('aborted', () => outgoing.destroy());
 }

@@ -7,7 +7,8 @@ import {
 } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { joinSides, type Sides } from './connection.js';
-import { answer, rawAnswer, relayAnswer, type Exchange } from './http1-answer.js';
+import { guarded } from './guarded.js';
+import { answer, rawAnswer, relayAnswer, tooManyBodies, unsendable, type Exchange } from './http1-answer.js';
 import { relayBody } from './http1-body.js';
 import { forwardedFields, listOf, pairsOf, valuesOf, withoutFields, type Field } from './http1-headers.js';
 import { authorityOf, framingOf, hasBody, pathOf } from './http1-request.js';
@@ -56,14 +57,21 @@ export class Http1Forwarder {
     this.server.requestTimeout = 0;
     // Connections end when the server ends them.
     this.server.keepAliveTimeout = 0;
-    const forward = (request: IncomingMessage, response: ServerResponse) => this.forward(request, response);
+    const forward = guarded(
+      (request: IncomingMessage, response: ServerResponse) => this.forward(request, response),
+      ({ socket }) => socket.destroy(),
+    );
     this.server.on('request', forward).on('checkContinue', forward).on('checkExpectation', forward);
-    this.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) =>
-      this.upgrade(request, socket, head),
+    const upgrade = guarded(
+      (request: IncomingMessage, socket: Duplex, head: Buffer) => this.upgrade(request, socket, head),
+      (_, socket) => socket.destroy(),
     );
-    this.server.on('connect', (request: IncomingMessage, socket: Duplex) =>
-      this.refuseTunnel(request, socket),
+    this.server.on('upgrade', upgrade);
+    const refuseTunnel = guarded(
+      (request: IncomingMessage, socket: Duplex) => this.refuseTunnel(request, socket),
+      (_, socket) => socket.destroy(),
     );
+    this.server.on('connect', refuseTunnel);
     this.server.on('clientError', (error: NodeJS.ErrnoException, socket: Duplex) =>
       this.refuseBroken(error, socket),
     );
@@ -113,6 +121,7 @@ export class Http1Forwarder {
     response: ServerResponse,
   ): { exchange: Exchange; path: string } | undefined {
     response.sendDate = false;
+    for (const side of [request, response]) side.on('error', () => request.socket.destroy());
     const path = pathOf(request);
     const refusal = this.refuse(serving, request, path);
     if (refusal) {
@@ -215,13 +224,17 @@ export class Http1Forwarder {
     const begun = this.begin(serving, request, response);
     if (!begun) return;
     const outgoing = this.send(serving, begun.exchange, { path: begun.path, framing: [], upgrade: protocol });
-    outgoing?.once('upgrade', (reply: IncomingMessage, server: Duplex, first: Buffer) => {
+    const join = (reply: IncomingMessage, server: Duplex, first: Buffer) => {
       response.detachSocket(socket as never);
       socket.write(headOf(reply, begun.exchange.secrets), 'latin1');
       if (first.length > 0) server.unshift(first);
       if (head.length > 0) socket.unshift(head);
       joinSides(socket, server);
-    });
+    };
+    outgoing?.once(
+      'upgrade',
+      guarded(join, () => socket.destroy()),
+    );
     outgoing?.end();
   }
 
@@ -270,25 +283,6 @@ export class Http1Forwarder {
       }),
     );
   }
-}
-
-function tooManyBodies(domain: string): Refusal {
-  return {
-    status: 503,
-    code: 'gateway_busy',
-    message: 'too many large bodies wait for their secrets: send fewer at a time',
-    domain,
-  };
-}
-
-/** A value may have characters that no header or path can have. */
-function unsendable(domain: string): Refusal {
-  return {
-    status: 400,
-    code: 'invalid_request',
-    message: 'the path or a field of the request has a character that HTTP/1.1 does not allow',
-    domain,
-  };
 }
 
 /** The head of an answer that switches protocols, as it came. */

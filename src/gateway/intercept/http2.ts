@@ -13,6 +13,15 @@ import {
 } from 'node:http2';
 import type { Duplex } from 'node:stream';
 import type { Sides } from './connection.js';
+import { guarded } from './guarded.js';
+import {
+  authorityOf,
+  forwarded,
+  isRefusal,
+  withoutEchoes,
+  withValues,
+  withValuesOfTrailers,
+} from './http2-headers.js';
 import { pauseFor } from './pause.js';
 import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
 import { hostOf, refuseHost } from './request-host.js';
@@ -31,16 +40,13 @@ const SETTINGS: Settings = {
   maxConcurrentStreams: 128,
   maxHeaderListSize: 65_536,
 };
-/** Fields of one connection, which HTTP/2 does not allow. */
-const OF_CONNECTION = [
-  'connection',
-  'keep-alive',
-  'proxy-connection',
-  'transfer-encoding',
-  'upgrade',
-  'http2-settings',
-];
-const { NGHTTP2_CANCEL, NGHTTP2_FLAG_END_STREAM, NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;
+const {
+  NGHTTP2_CANCEL,
+  NGHTTP2_FLAG_END_STREAM,
+  NGHTTP2_NO_ERROR,
+  NGHTTP2_PROTOCOL_ERROR,
+  NGHTTP2_REFUSED_STREAM,
+} = constants;
 
 /** Forwards HTTP/2: each request is a stream of a connection to the server that only this client uses. */
 export function serveHttp2({ connection, client: socket, upstream }: Sides): void {
@@ -58,7 +64,7 @@ export function serveHttp2({ connection, client: socket, upstream }: Sides): voi
   for (const session of [server, client])
     session.once('connect', () => session.setLocalWindowSize(CONNECTION_WINDOW));
   joinSessions(client, server, socket);
-  client.on('stream', (stream, headers, flags) => {
+  const forward = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders, flags: number) => {
     stream.on('error', () => {});
     const refusal = refuse(headers, { connection });
     if (refusal) {
@@ -80,7 +86,11 @@ export function serveHttp2({ connection, client: socket, upstream }: Sides): voi
     const wait = connection.work.charge(connection.orgId, REQUEST_MS);
     if (!wait) return pass();
     void wait.then(() => stream.destroyed || pass()).catch(() => stream.close(NGHTTP2_REFUSED_STREAM));
-  });
+  };
+  client.on(
+    'stream',
+    guarded(forward, (stream) => stream.destroy()),
+  );
 }
 
 /** The end of one side is that of the other. Streams under way are completed. */
@@ -142,11 +152,12 @@ function relay({ stream, outgoing, isWhole, secrets, trailers }: Exchange): void
   if (!isWhole) sendTrailers(outgoing, () => withValuesOfTrailers(trailers.headers, secrets));
   if (secrets && !isWhole) scanBody(stream, outgoing, secrets);
   stream.pipe(outgoing);
-  outgoing.on('headers', (headers) => {
+  const fail = () => stream.close(NGHTTP2_PROTOCOL_ERROR);
+  const inform = (headers: IncomingHttpHeaders) => {
     if (!stream.headersSent && !stream.destroyed)
       stream.additionalHeaders(withoutEchoes(forwarded(headers), secrets));
-  });
-  outgoing.on('response', (headers, flags) => {
+  };
+  const respond = (headers: IncomingHttpHeaders, flags: number) => {
     if (stream.destroyed || stream.headersSent) return;
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
     const echoes = secrets?.echoesOfBody(headers['content-type'], headers['content-encoding']);
@@ -158,7 +169,9 @@ function relay({ stream, outgoing, isWhole, secrets, trailers }: Exchange): void
     // An answer that cannot be looked through ends here.
     echoes?.on('error', () => stream.close(NGHTTP2_CANCEL));
     (echoes ? outgoing.pipe(echoes) : outgoing).pipe(stream);
-  });
+  };
+  outgoing.on('headers', guarded(inform, fail));
+  outgoing.on('response', guarded(respond, fail));
   outgoing.on('error', () => {});
   stream.once('close', () => {
     if (!outgoing.closed) outgoing.close(stream.rstCode || NGHTTP2_CANCEL);
@@ -204,77 +217,16 @@ function trailersOf(stream: Stream): Trailers {
 
 /** `trailers` gives nothing for those that must not be sent. */
 function sendTrailers(stream: Stream, trailers: () => OutgoingHttpHeaders | undefined): void {
-  stream.once('wantTrailers', () => {
+  const send = () => {
     const headers = trailers();
     // Without any, Node ends the stream.
     if (headers) stream.sendTrailers(headers);
     else stream.close(NGHTTP2_CANCEL);
-  });
-}
-
-function authorityOf({ ':authority': authority, host }: IncomingHttpHeaders): string | undefined {
-  return authority ?? host;
-}
-
-function withValues(
-  headers: OutgoingHttpHeaders,
-  secrets: RequestSecrets | undefined,
-): OutgoingHttpHeaders | Refusal {
-  if (!secrets) return headers;
-  const head = secrets.head(String(headers[':method']), String(headers[':path']), ownFields(headers));
-  if ('code' in head) return head;
-  return { ...pseudoFields(headers), ':path': head.path, ...objectOf(head.headers) };
-}
-
-function withValuesOfTrailers(
-  headers: OutgoingHttpHeaders,
-  secrets: RequestSecrets | undefined,
-): OutgoingHttpHeaders | undefined {
-  if (!secrets) return headers;
-  const head = secrets.trailers(ownFields(headers));
-  return 'code' in head ? undefined : objectOf(head.headers);
-}
-
-function withoutEchoes(
-  headers: OutgoingHttpHeaders,
-  secrets: RequestSecrets | undefined,
-): OutgoingHttpHeaders {
-  if (!secrets) return headers;
-  const fields = ownFields(headers).map(([name, value]): [string, string] => [name, secrets.echo(value)]);
-  return { ...pseudoFields(headers), ...objectOf(fields) };
-}
-
-function ownFields(headers: OutgoingHttpHeaders): [string, string][] {
-  return Object.entries(headers)
-    .filter(([name]) => !name.startsWith(':'))
-    .flatMap(([name, value = '']) => [value].flat().map((each): [string, string] => [name, String(each)]));
-}
-
-/** The mark of fields that must not be indexed stays too. */
-function pseudoFields(headers: OutgoingHttpHeaders): OutgoingHttpHeaders {
-  const copy = { ...headers };
-  for (const name of Object.keys(copy)) if (!name.startsWith(':')) delete copy[name];
-  return copy;
-}
-
-function objectOf(fields: readonly (readonly [string, string])[]): OutgoingHttpHeaders {
-  const headers: OutgoingHttpHeaders = {};
-  for (const [name, value] of fields) {
-    const known = headers[name];
-    headers[name] = known === undefined ? value : [known, value].flat().map(String);
-  }
-  return headers;
-}
-
-function isRefusal(head: OutgoingHttpHeaders | Refusal): head is Refusal {
-  return 'code' in head && 'domain' in head && typeof head.status === 'number';
-}
-
-/** The mark of fields that must not be indexed stays. */
-function forwarded(headers: IncomingHttpHeaders): OutgoingHttpHeaders {
-  const copy: OutgoingHttpHeaders = { ...headers };
-  for (const name of OF_CONNECTION) delete copy[name];
-  return copy;
+  };
+  stream.once(
+    'wantTrailers',
+    guarded(send, () => stream.close(NGHTTP2_PROTOCOL_ERROR)),
+  );
 }
 
 function answer(stream: ServerHttp2Stream, refusal: Refusal): void {

@@ -78,10 +78,6 @@ export class LeafCertificates {
     return context;
   }
 
-  forget(sandbox: string): void {
-    this.owned.delete(sandbox);
-  }
-
   private async make(name: string, validityHours: number, waitMs: number): Promise<SecureContext> {
     if (waitMs > 0) await sleep(waitMs);
     // The library takes 40 ms to load. Gateways that decrypt nothing never load it.

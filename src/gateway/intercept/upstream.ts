@@ -36,7 +36,13 @@ export class UpstreamConnector {
 
   /** Throws UpstreamTlsError, or an error of the connection. */
   open(to: Destination, protocols: readonly string[]): Promise<Upstream> {
-    const socket = to.encrypted ? this.startTls(to, protocols) : startClear(to);
+    let socket: Socket;
+    try {
+      socket = to.encrypted ? this.startTls(to, protocols) : startClear(to);
+    } catch (error) {
+      // Authorities of tenants may be no certificates.
+      return Promise.reject(new UpstreamTlsError((error as Error).message, { cause: error }));
+    }
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => fail(timeoutError()), CONNECT_TIMEOUT_MS);
       const fail = (error: Error) => {
