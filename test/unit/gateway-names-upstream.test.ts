@@ -1,7 +1,7 @@
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises';
 import { createSocket, type RemoteInfo } from 'node:dgram';
 import { once } from 'node:events';
-import { tmpdir } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, expect, it } from 'vitest';
@@ -152,6 +152,19 @@ it('asks the name servers of the machine, also after their file has changed', as
   response[2]! |= 0x80;
   expect(await names.ask(response, 5_000)).toBeUndefined();
   await rm(directory, { recursive: true });
+});
+
+it('asks a name server with a link-local address', async () => {
+  const interfaces = Object.entries(networkInterfaces()).flatMap(([zone, addresses = []]) =>
+    addresses.map(({ address }) => ({ address, zone })),
+  );
+  const linkLocal = interfaces.find(({ address }) => address.startsWith('fe80:')) ?? {
+    address: '::1',
+    zone: 'lo',
+  };
+  const server = await start(says('93.184.215.14'), `${linkLocal.address}%${linkLocal.zone}`);
+  const names = new MachineNames({ servers: [`[${server.address}]:${server.port}`] });
+  expect(addressesIn(await names.ask(QUERY, 5_000))).toEqual(['93.184.215.14']);
 });
 
 it('reads every server of the file, also link-local ones and stubs', () => {
