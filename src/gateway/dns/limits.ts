@@ -12,7 +12,8 @@ export const QUERIES = {
 const SHARE = { sandbox: 0.05, org: 0.1 };
 /** More says that the process was paused. */
 const MOST_MS = 25;
-const AT_ONCE = { total: 2_048, each: 256 };
+/** An organization with fewer than its base is served, however many queries the others have. */
+const AT_ONCE = { total: 2_048, each: 256, base: 32 };
 
 /** Bounds the queries of each sandbox and organization. A query above the bounds is dropped, and its client retries. */
 export class QueryLimits {

@@ -15,10 +15,13 @@ import { encodeQuery, encodeReply, type Reply } from './reply.js';
 import { readResolution, type Resolution } from './resolution.js';
 import { isPublic, mayAsk, readServerAddress } from './server-address.js';
 
-/** Queries to name servers that are under way, in all and of one organization. Others wait for their turn. */
+/**
+ * Queries to name servers that are under way, in all and of one organization. Others wait for their turn. Name servers
+ * of a specification may be slow on purpose, so those of the machine have slots of their own.
+ */
 const UPSTREAM = {
   total: 1_024,
-  each: 256,
+  each: 128,
   waiting: { total: 4_096, each: 1_024 },
   maxWaitMs: 2_000,
 };
@@ -38,7 +41,8 @@ export interface NameServices {
 export class NameServer {
   private readonly limits = new QueryLimits();
   private readonly cache = new AnswerCache();
-  private readonly upstream = new SlotQueue(UPSTREAM);
+  private readonly machineSlots = new SlotQueue(UPSTREAM);
+  private readonly ownSlots = new SlotQueue(UPSTREAM);
   /** New settings make a new sandbox, so the list never changes. */
   private readonly servers = new WeakMap<GatedSandbox, NameServers>();
 
@@ -145,7 +149,7 @@ export class NameServer {
       return resolution && { ...resolution, ttlSecs: Math.max(0, resolution.ttlSecs - cached.ageSecs) };
     }
     const message = await this.cache.share(orgId, key, () =>
-      this.upstream.run(orgId, () => this.askServers(sandbox, encodeQuery(name, type))),
+      this.askServers(sandbox, encodeQuery(name, type)),
     );
     const resolution = message && this.read(sandbox, message, name, type);
     if (resolution) this.cache.set(orgId, key, message, resolution.ttlSecs);
@@ -165,11 +169,12 @@ export class NameServer {
   }
 
   private askServers(sandbox: GatedSandbox, query: Buffer): Promise<Buffer | undefined> {
-    const { nameservers, queryTimeoutMs } = sandbox.settings.dns;
-    if (nameservers.length === 0) return this.services.ask(query, queryTimeoutMs);
+    const { orgId, dns } = sandbox.settings;
+    if (dns.nameservers.length === 0)
+      return this.machineSlots.run(orgId, () => this.services.ask(query, dns.queryTimeoutMs));
     const servers = this.servers.get(sandbox) ?? this.serversOf(sandbox);
     this.servers.set(sandbox, servers);
-    return servers.query(query, queryTimeoutMs);
+    return this.ownSlots.run(orgId, () => servers.query(query, dns.queryTimeoutMs));
   }
 
   private serversOf(sandbox: GatedSandbox): NameServers {
