@@ -10,8 +10,9 @@ import { startTestService, type TestService } from '../support/service.js';
 
 const PAGE = 'docs/network.md';
 const RECIPE = /^### (.+?)\n[^`]*?(?:`[^`]+`[^`]*?)*?^```json\n(.*?)^```$/gms;
+const page = readFileSync(join(PACKAGE_ROOT, PAGE), 'utf8');
 const recipes = Array.from(
-  readFileSync(join(PACKAGE_ROOT, PAGE), 'utf8').split('\n## Recipes\n')[1]!.matchAll(RECIPE),
+  page.split('\n## Recipes\n')[1]!.matchAll(RECIPE),
   ([, title, text]) => [title!, JSON.parse(text!)] as const,
 );
 
@@ -81,6 +82,18 @@ beforeAll(async () => {
   client = await service.newOrg();
 });
 afterAll(() => service.close());
+
+test('the documented change of a secret is accepted for the sandbox of the recipe', async () => {
+  const [, request] = recipes.find(([title]) => title.startsWith('Only one API'))!;
+  const { body } = await client.post('/v1/sandboxes', { ...request, name: 'changed' });
+  const [, text] = /### Changing a secret.+?^```json\n(.*?)^```$/ms.exec(page)!;
+  const answer = await client.request('PUT', `/v1/sandboxes/${body.id}`, { body: JSON.parse(text!) });
+  expect([answer.status, answer.body.applied, answer.body.changes[0].change], answer.text).toEqual([
+    200,
+    true,
+    'rotated',
+  ]);
+});
 
 test('the page has these recipes', () => {
   expect(recipes.map(([title]) => title)).toEqual(Object.keys(PROMISES));
