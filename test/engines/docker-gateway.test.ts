@@ -10,6 +10,7 @@ import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import {
   makeWorld,
+  pidOf,
   PRIVATE,
   PUBLIC,
   reaches,
@@ -17,7 +18,8 @@ import {
   RESOLVER,
   WORLD,
 } from '../support/docker-network.js';
-import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
+import { describeNetns, NetnsPeer, nft, sh } from '../support/netns.js';
+import { until } from '../support/polling.js';
 
 const instanceId = randomUUID();
 const HOLDER = `sandkeep-gateway-${instanceId}`;
@@ -41,6 +43,7 @@ const GATED: GatedNetwork = {
   },
   secrets: [],
 };
+const ANY = { direction: 'egress', destination: 'any', action: 'allow' } satisfies Rule;
 const BY_DOMAIN = [{ direction: 'egress', destination: { domain: NAME }, action: 'allow' }] satisfies Rule[];
 
 describeDocker('the gateway of docker sandboxes', () => {
@@ -73,7 +76,12 @@ describeDocker('the gateway of docker sandboxes', () => {
     beforeAll(async () => {
       makeImage();
       makeWorld();
-      world = await NetnsPeer.start(WORLD, [53, 80, 8080]);
+      // A UDP server would answer from the address of its interface.
+      nft(
+        WORLD,
+        'table inet replies { chain answers { type nat hook prerouting priority -101; meta l4proto udp redirect; }; }',
+      );
+      world = await NetnsPeer.start(WORLD, [53, 443, 784, 853, 5353, 5355, 8080, 8853]);
       await serve();
     });
     afterAll(async () => {
@@ -120,18 +128,35 @@ describeDocker('the gateway of docker sandboxes', () => {
     }
 
     const lookUp = (id: string, ...args: string[]) => execIn(id, 'busybox', 'nslookup', '-type=a', ...args);
-    const gatewayPid = async () =>
-      Number(
-        sh(`pgrep -f 'sandkeep-gateway.*/proc/self/fd/8' || true`)
-          .split('\n')
-          .find((pid) => pid !== '' && namespaceOf(pid) === namespaceOf(String(holderPid))) ?? 0,
-      );
-    let holderPid = 0;
-    const namespaceOf = (pid: string) => sh(`readlink /proc/${pid}/ns/net || true`).trim();
+    /** 0: it does not run. */
+    const gatewayPid = async () => {
+      const found = sh(`pgrep -f '^sandkeep-gateway .*/proc/self/fd/' || true`).split('\n').filter(Boolean);
+      const holder = await docker
+        .getContainer(HOLDER)
+        .inspect()
+        .catch(() => undefined);
+      const namespace = holder && namespaceOf(holder.State.Pid);
+      return Number(found.find((pid) => namespaceOf(pid) === namespace) ?? 0);
+    };
+    const namespaceOf = (pid: string | number) => sh(`readlink /proc/${pid}/ns/net || true`).trim();
+
+    /** The ports on which PUBLIC answers a process in the namespace of the sandbox. */
+    const reachedByUdp = async (id: string, ports: readonly number[]): Promise<number[]> => {
+      const script = `
+        const { createSocket } = require("node:dgram");
+        const reached = [];
+        for (const port of ${JSON.stringify(ports)}) {
+          const socket = createSocket("udp4").on("error", () => undefined);
+          socket.on("message", () => reached.push(port)).send("hello", port, "${PUBLIC}", () => undefined);
+        }
+        setTimeout(() => { console.log(JSON.stringify(reached.sort())); process.exit(); }, 1_500);
+      `;
+      const enter = `nsenter --net=/proc/${await pidOf(id)}/ns/net`;
+      return JSON.parse(sh(`exec ${enter} ${process.execPath} -e '${script}'`));
+    };
 
     test('runs without rights, in a namespace of its own', async () => {
       const id = await start({ rules: BY_DOMAIN });
-      holderPid = (await docker.getContainer(HOLDER).inspect()).State.Pid;
       const pid = await gatewayPid();
       expect(pid).toBeGreaterThan(0);
       const status = readFileSync(`/proc/${pid}/status`, 'utf8');
@@ -158,6 +183,88 @@ describeDocker('the gateway of docker sandboxes', () => {
       expect(await lookUp(id, 'www.other.example')).toContain('REFUSED');
       // Other resolvers know no name.
       expect(await lookUp(id, NAME, RESOLVER)).toContain('NXDOMAIN');
+    });
+
+    test('refuses other ways to names, and QUIC of a domain', async () => {
+      const id = await start({ rules: [...BY_DOMAIN, ANY] });
+      expect(await lookUp(id, NAME)).toContain(PUBLIC);
+      expect(await reachedByUdp(id, [8080, 784, 853, 5353, 5355, 8853])).toEqual([8080]);
+      const byName = await start({ rules: BY_DOMAIN });
+      expect(await reachedByUdp(byName, [8080])).toEqual([]);
+      expect(await lookUp(byName, NAME)).toContain(PUBLIC);
+      expect(await reachedByUdp(byName, [8080, 443])).toEqual([8080]);
+    });
+
+    test('leaves connections by domain to the kernel where the policy is not strict', async () => {
+      const id = await start({ rules: BY_DOMAIN }, { gated: { ...GATED, strict: false } });
+      expect(await reaches(id, PUBLIC, 8080)).toBe(false);
+      expect(await lookUp(id, NAME)).toContain(PUBLIC);
+      expect(await reaches(id, PUBLIC, 8080)).toBe(true);
+      const sets = sh(`nsenter --net=/proc/${await pidOf(id)}/ns/net nft list set inet sandkeep d0`);
+      expect(sets).toMatch(new RegExp(`${PUBLIC} timeout \\S+ expires`));
+    });
+
+    test('answers no name where the policy opens none', async () => {
+      const id = await start({ rules: [{ ...ANY, destination: { cidr: `${PUBLIC}/32` } }] });
+      expect(await lookUp(id, NAME)).not.toContain(PUBLIC);
+      expect(await reaches(id, PUBLIC, 8080)).toBe(true);
+    });
+
+    test('is back after its kill, and its sandboxes go on', async () => {
+      const id = await start({ rules: BY_DOMAIN });
+      expect(await lookUp(id, NAME)).toContain(PUBLIC);
+      const pid = await gatewayPid();
+      process.kill(pid, 'SIGKILL');
+      await until(gatewayPid, (now) => now > 0 && now !== pid, 5_000);
+      await until(
+        () => lookUp(id, NAME),
+        (told) => told.includes(PUBLIC),
+        10_000,
+      );
+      expect(await reaches(id, PUBLIC, 8080)).toBe(true);
+    });
+
+    test('comes back when its namespace is removed by force', async () => {
+      const id = await start({ rules: BY_DOMAIN });
+      await docker.getContainer(HOLDER).remove({ force: true });
+      await until(
+        () => lookUp(id, NAME),
+        (told) => told.includes(PUBLIC),
+        30_000,
+      );
+      expect(await reaches(id, PUBLIC, 8080)).toBe(true);
+    });
+
+    test('ends with its service, and stays closed until the next one', async () => {
+      const id = await start({ rules: BY_DOMAIN });
+      expect(await lookUp(id, NAME)).toContain(PUBLIC);
+      term.valid = false;
+      await runtime.close();
+      expect(await gatewayPid()).toBe(0);
+      expect(await reaches(id, PUBLIC, 8080)).toBe(false);
+      await serve();
+      await until(
+        () => lookUp(id, NAME),
+        (told) => told.includes(PUBLIC),
+        30_000,
+      );
+      expect(await reaches(id, PUBLIC, 8080)).toBe(true);
+    });
+
+    test('bounds the flows of a sandbox, and gives its interface an address and a size', async () => {
+      const id = await start(
+        { rules: [ANY] },
+        {
+          gated: null,
+          networkLimits: { tcp: null, udp: 2 },
+          networkInterface: { mac: '02:42:0a:0b:0c:0d', mtu: 1_280, ipv4: null },
+        },
+      );
+      expect(await reachedByUdp(id, [8080, 443, 853])).toHaveLength(2);
+      const link = await execIn(id, 'busybox', 'ip', 'link', 'show', 'dev', 'eth0');
+      expect(link).toContain('mtu 1280');
+      expect(link).toContain('02:42:0a:0b:0c:0d');
+      expect(await execIn(id, 'ls', '/sys/class/net')).not.toContain('gw0');
     });
   });
 });

@@ -38,7 +38,12 @@ describeDocker('the capabilities of the systemd unit', () => {
       keyId: '',
     });
     const { body: volume } = await client.post('/v1/volumes', { name: 'data', capacity_gib: 1 });
-    const rules = [{ action: 'allow', direction: 'egress', destination: { group: 'public' } }];
+    // The second rule needs the gateway.
+    const rules = [{ group: 'public' }, { domain: 'api.example.com' }].map((destination) => ({
+      action: 'allow',
+      direction: 'egress',
+      destination,
+    }));
     const { body } = await client.post(
       '/v1/sandboxes',
       {
@@ -57,7 +62,7 @@ describeDocker('the capabilities of the systemd unit', () => {
       cmd: 'sh',
       args: ['-c', script],
     });
-    expect(ran.stdout, JSON.stringify(ran)).toBe('written\neth0\nlo\n');
+    expect(ran.stdout, JSON.stringify(ran)).toBe('written\neth0\ngw0\nlo\n');
     expect((await client.patch(`/v1/volumes/${volume.id}`, { capacity_gib: 2 })).status).toBe(200);
     await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped' });
     await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
@@ -80,6 +85,7 @@ describeDocker('the capabilities of the systemd unit', () => {
     expect(found.stdout).toBe('1\n');
     const findings = await runJson(['doctor', ...docker, '--data-dir', dataDir]);
     expect(findings.find(({ check }: any) => check === 'volume caps').state).toBe('ok');
+    expect(findings.find(({ check }: any) => check === 'gateway').state).toBe('ok');
     expect(await stop(service)).toBe(0);
   }, 180_000);
 });

@@ -59,6 +59,7 @@ async function examineEngine(
         hasAll ? engine : { ...engine, remedy },
         quota,
         capsFinding(runtime),
+        ...(dockerNetwork === 'none' ? [] : [gatewayFinding(runtime, system)]),
         ...(dockerNetwork === 'none' ? [] : [examineResolvers(systemResolvers(), dockerResolvers ?? [])]),
       ],
       diskPath: runtime.diskPath,
@@ -93,6 +94,19 @@ function capsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
     state: 'missing',
     found: `volumes with a cap are refused: ${reason}`,
     remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',
+  };
+}
+
+function gatewayFinding({ lacks }: Pick<DockerRuntime, 'lacks'>, system: HostSystem): Finding {
+  const check = 'gateway';
+  const reason = lacks.get('network_domains');
+  if (reason === undefined)
+    return { check, state: 'ok', found: 'policies by domain, secrets and interception can be enforced' };
+  return {
+    check,
+    state: 'missing',
+    found: `policies by domain, secrets and interception are refused: ${reason}`,
+    remedy: `${installCommand(system, 'iproute2')}; docs/network.md has what the gateway needs`,
   };
 }
 

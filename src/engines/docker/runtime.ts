@@ -67,7 +67,11 @@ export class DockerRuntime implements Runtime {
     this.guests = new DockerGuests(untimed, containerd);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
-    this.lacks = detected.lacks;
+    const { lacksGateway } = networks;
+    this.lacks = new Map([
+      ...detected.lacks,
+      ...(lacksGateway === undefined ? [] : [['network_domains', lacksGateway] as const]),
+    ]);
     const missing = detected.missing.map((what) => `; ${what}`).join('');
     this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${missing}`;
   }

@@ -101,6 +101,11 @@ export class SandboxNetworks {
     ];
   }
 
+  /** Why the machine has no gateway. Undefined: it has one, or no network at all. */
+  get lacksGateway(): string | undefined {
+    return this.unavailable === undefined ? this.noGateway : undefined;
+  }
+
   get description(): string {
     if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
     const without = this.noGateway === undefined ? '' : `, without a gateway, because ${this.noGateway}`;
