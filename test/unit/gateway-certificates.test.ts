@@ -1,6 +1,7 @@
-import { execFile } from 'node:child_process';
+import { execFile, spawnSync } from 'node:child_process';
 import { createHash, generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -8,7 +9,7 @@ import { expect, it, onTestFinished } from 'vitest';
 import { makeAuthority, makeLeaf, openAuthority } from '../../src/gateway/intercept/certificate.js';
 import { LeafCertificates } from '../../src/gateway/intercept/leaf-certificates.js';
 import { GatedSandbox } from '../../src/gateway/sandbox.js';
-import { GATEWAY_AUTHORITY, settingsOf } from '../support/interceptor.js';
+import { GATEWAY_AUTHORITY, identity, listen, settingsOf } from '../support/interceptor.js';
 
 const run = promisify(execFile);
 const { publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -33,6 +34,50 @@ it('makes an authority that signs names, and no addresses and no authorities', a
     await expect(run('openssl', [...verify, '-verify_hostname', 'other.example', leaf])).rejects.toThrow();
   }
 });
+
+const PYTHON = `import ssl, sys, urllib.request
+print(urllib.request.urlopen(sys.argv[2], context=ssl.create_default_context(cafile=sys.argv[1])).read().decode())`;
+const JAVA = `import java.io.*; import java.net.*; import java.security.*; import java.security.cert.*; import javax.net.ssl.*;
+public class Main { public static void main(String[] args) throws Exception {
+  KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
+  store.load(null, null);
+  var ca = CertificateFactory.getInstance("X.509").generateCertificate(new FileInputStream(args[0]));
+  store.setCertificateEntry("ca", ca);
+  var trust = TrustManagerFactory.getInstance("PKIX");
+  trust.init(store);
+  var context = SSLContext.getInstance("TLS");
+  context.init(null, trust.getTrustManagers(), null);
+  var connection = (HttpsURLConnection) new URL(args[1]).openConnection();
+  connection.setSSLSocketFactory(context.getSocketFactory());
+  System.out.println(new String(connection.getInputStream().readAllBytes()));
+} }`;
+const NODE = `fetch(process.argv[1]).then((answer) => answer.text()).then(console.log)`;
+/** Docker tests have the other languages, in containers. */
+const hasJava = spawnSync('java', ['-version']).error === undefined;
+
+it.each(['node', 'python3', 'curl', ...(hasJava ? ['java'] : [])])(
+  'makes an authority that %s accepts',
+  async (client) => {
+    const folder = mkdtempSync(join(tmpdir(), 'sandkeep-authority-'));
+    onTestFinished(() => rmSync(folder, { recursive: true }));
+    const [ca, program] = [join(folder, 'ca.pem'), join(folder, 'Main.java')];
+    writeFileSync(ca, GATEWAY_AUTHORITY.certificate);
+    writeFileSync(program, JAVA);
+    const server = createServer(
+      identity('localhost', GATEWAY_AUTHORITY),
+      (_, response) => void response.end('fine'),
+    );
+    const url = `https://localhost:${await listen(server)}/`;
+    const argv: Record<string, string[]> = {
+      node: ['-e', NODE, url],
+      python3: ['-c', PYTHON, ca, url],
+      curl: ['-sS', '--cacert', ca, url],
+      java: [program, ca, url],
+    };
+    const { stdout } = await run(client, argv[client], { env: { ...process.env, NODE_EXTRA_CA_CERTS: ca } });
+    expect(stdout.trim()).toBe('fine');
+  },
+);
 
 it('lets a leaf certificate begin an hour ago', () => {
   const leaf = new X509Certificate(makeLeaf(openAuthority(GATEWAY_AUTHORITY), publicKey, 'a.example', 24));

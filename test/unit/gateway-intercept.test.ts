@@ -283,6 +283,13 @@ it('tells a client of an answer that breaks off, and a server of a client that i
   await arrived[0];
 });
 
+it('answers a client of HTTP/1.0, with the length or until the end', async () => {
+  const server = serve((request, response) => void response.end(`${request.httpVersion} ${request.url}`));
+  const gate = await openGate({ port: await listen(server) });
+  const answer = await speak(await gate.tls(), `GET /old HTTP/1.0\r\nHost: ${NAME}\r\n\r\n`);
+  expect(answer).toMatch(/^HTTP\/1.1 200 OK\r\n(?![^]*chunked)[^]*\r\n\r\n1.1 \/old$/i);
+});
+
 it('answers a client that has ended its side', async () => {
   const server = serve((_, response) => void setTimeout(50).then(() => response.end('late')));
   // Most servers take it for a client that is gone.
