@@ -356,6 +356,21 @@ describe('a strict connection by HTTP', () => {
   });
 });
 
+it('waits for a slow client on a port that is intercepted, also without strict', async () => {
+  const tls = { ...settingsOf({}).tls, enabled: true, ports: [8_443] };
+  open(
+    [{ direction: 'egress', destination: 'any', action: 'allow' }],
+    { strict: false, tls },
+    { isNeeded: () => true, handle: (socket) => socket.resume().end('decrypted') },
+  );
+  const slow = await front.connect(SERVER, 8_443);
+  await sleep(400);
+  slow.write(clientHello('good.example'));
+  expect((await outcomeOf(slow)).text).toBe('decrypted');
+  // Nothing else can be decrypted.
+  expect((await send(8_443, 'SSH-2.0-x\r\n')).end).toBe('reset');
+});
+
 describe('a strict connection by another protocol', () => {
   it('passes on other ports by the names of its address', async () => {
     open([GOOD]);

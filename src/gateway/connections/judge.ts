@@ -20,9 +20,9 @@ export interface Judgement extends Verdict {
   reason: string;
 }
 
-/** Whether a connection has to show TLS or HTTP, so that its name is known. */
+/** Whether clients of the port speak first, by TLS or HTTP. The name that they show is known then. */
 export function mustShowName({ sandbox, port }: Target): boolean {
-  return isNamed(sandbox) && (WEB_PORTS.has(port) || isIntercepted(sandbox, port));
+  return WEB_PORTS.has(port) || isIntercepted(sandbox, port);
 }
 
 /** Whether the policy asks for the names that connections claim. */
