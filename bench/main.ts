@@ -13,6 +13,7 @@ import { firstStart } from './first-start.js';
 import { kubernetesChanges, type ChangesOptions } from './kubernetes/changes.js';
 import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
 import { neighbours } from './neighbours.js';
+import { network, type NetworkOptions } from './network.js';
 import { plannerHints } from './planner-hints.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
@@ -182,6 +183,14 @@ await new Command('bench')
       .option('--only <names>', 'only these attacks, separated by commas', words, [])
       .option(...dockerSocketOption())
       .action(neighbours),
+  )
+  .addCommand(
+    new Command('network')
+      .description('TLS out of a sandbox: direct, spliced and decrypted by the gateway, and by mitmproxy')
+      .option('--rounds <n>', 'number of rounds', count, 5)
+      .option('--seconds <n>', 'duration of each measurement', positive, 2)
+      .option(...dockerSocketOption())
+      .action((options: NetworkOptions) => network(options)),
   )
   .addCommand(
     new Command('console')

@@ -1,0 +1,86 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import type { Internet } from '../../test/support/internet/internet.js';
+
+export interface Mitmproxy {
+  version: string;
+  host: string;
+  port: number;
+  pid: number;
+  stop(): Promise<void>;
+}
+
+const CACHE = join(PACKAGE_ROOT, 'node_modules/.cache/mitmproxy');
+const PORT = 8080;
+const START_MS = 20_000;
+
+/**
+ * Starts mitmproxy with the work of a gateway: it verifies the certificate of the server and puts a value into a
+ * header. Undefined, with a warning: PyPI does not answer.
+ */
+export async function startMitmproxy(internet: Internet, directory: string): Promise<Mitmproxy | undefined> {
+  const program = install();
+  if (program === undefined) return undefined;
+  const authority = join(directory, 'authority.pem');
+  writeFileSync(authority, internet.authority.root);
+  const host = internet.address(99);
+  const options = [
+    `confdir=${join(directory, 'mitmproxy')}`,
+    `ssl_verify_upstream_trusted_ca=${authority}`,
+    'modify_headers=/~q/authorization/Bearer value-of-the-bench',
+    'stream_large_bodies=1m',
+  ];
+  const child = spawn(
+    'ip',
+    ['netns', 'exec', internet.namespace, program, '-q', '--listen-host', host, '-p', String(PORT)].concat(
+      options.flatMap((option) => ['--set', option]),
+    ),
+    { stdio: ['ignore', 'ignore', 'inherit'] },
+  );
+  const ended = once(child, 'exit');
+  await untilListening(host);
+  const version = /Mitmproxy: (\S+)/.exec(execFileSync(program, ['--version'], { encoding: 'utf8' }))![1]!;
+  return {
+    version,
+    host,
+    port: PORT,
+    pid: child.pid!,
+    async stop() {
+      child.kill('SIGTERM');
+      await ended;
+    },
+  };
+}
+
+function install(): string | undefined {
+  const program = join(CACHE, 'bin/mitmdump');
+  if (existsSync(program)) return program;
+  try {
+    execFileSync('python3', ['-m', 'venv', CACHE], { stdio: 'pipe' });
+    execFileSync(join(CACHE, 'bin/pip'), ['install', '--quiet', 'mitmproxy'], { stdio: 'pipe' });
+    return program;
+  } catch (error) {
+    console.warn(`mitmproxy is SKIPPED, because it cannot be installed from PyPI: ${String(error)}`);
+    return undefined;
+  }
+}
+
+async function untilListening(host: string): Promise<void> {
+  const end = Date.now() + START_MS;
+  for (;;) {
+    const socket = connect({ host, port: PORT });
+    const outcome = await Promise.race([
+      once(socket, 'connect').then(() => true),
+      once(socket, 'error').then(() => false),
+    ]).catch(() => false);
+    socket.destroy();
+    if (outcome) return;
+    if (Date.now() > end) throw new Error(`mitmproxy does not listen on ${host} after ${START_MS / 1_000} s`);
+    await sleep(200);
+  }
+}

@@ -1,0 +1,234 @@
+import { randomBytes } from 'node:crypto';
+import { execFileSync } from 'node:child_process';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { describeDocker } from '../support/docker.js';
+import { makeClientImage } from '../support/internet/client-image.js';
+import { GatedService } from '../support/internet/gated-service.js';
+import { Internet } from '../support/internet/internet.js';
+import { memoryHolds, processesOf } from '../support/internet/memory.js';
+import { describeNetns } from '../support/netns.js';
+
+const NUMBER = 2;
+const at = (last: number) => `45.13.${NUMBER}.${last}`;
+const VALUE = `sk-live-${randomBytes(16).toString('hex')}`;
+const BODY_VALUE = `body-${randomBytes(16).toString('hex')}`;
+const PLACEHOLDER = '$MSB_API_KEY';
+const exact = (...hosts: string[]) => hosts.map((value) => ({ type: 'exact', value }));
+
+describeDocker('secrets of the network', () => {
+  describeNetns('with the firewall tools', () => {
+    let internet: Internet;
+    let service: GatedService;
+    let id: string;
+    const sh = async (script: string) => service.sh(id, script);
+
+    beforeAll(async () => {
+      makeClientImage();
+      internet = await Internet.start({
+        number: NUMBER,
+        zone: () => ({
+          'api.test': { addresses: [at(10)] },
+          'other.test': { addresses: [at(11)] },
+          'untrusted.test': { addresses: [at(12)] },
+          'misnamed.test': { addresses: [at(13)] },
+        }),
+        untrusted: ['untrusted.test'],
+        misnamed: ['misnamed.test'],
+      });
+      service = await GatedService.start(internet);
+      id = await service.create('agent', {
+        policy: { rules: [{ direction: 'egress', action: 'allow', destination: { domain_suffix: 'test' } }] },
+        secrets: {
+          entries: [
+            {
+              env_var: 'API_KEY',
+              value: VALUE,
+              placeholder: PLACEHOLDER,
+              allowed_hosts: exact('api.test', 'untrusted.test', 'misnamed.test'),
+              injection: { headers: true, basic_auth: true, query_params: true, body: false },
+            },
+            {
+              env_var: 'BODY_KEY',
+              value: BODY_VALUE,
+              placeholder: 'placeholder-of-a-body',
+              allowed_hosts: exact('api.test'),
+              injection: { headers: false, basic_auth: false, query_params: false, body: true },
+            },
+          ],
+        },
+        tls: { upstream_ca_cert: [internet.authority.root] },
+      });
+    });
+    afterAll(async () => {
+      await service?.close();
+      await internet?.close();
+    });
+
+    const received = async () =>
+      (await internet.requests()).map(({ host, url, headers, body }) => ({
+        host,
+        text: JSON.stringify([url, headers, body]),
+      }));
+
+    test.each([
+      ['curl', 'curl -sS -H "authorization: Bearer $API_KEY" https://api.test/echo'],
+      ['curl with HTTP/1.1', 'curl -sS --http1.1 -H "authorization: Bearer $API_KEY" https://api.test/echo'],
+      [
+        'requests',
+        `python3 -c 'import os, requests; print(requests.get("https://api.test/echo", headers={"authorization": "Bearer " + os.environ["API_KEY"]}).text)'`,
+      ],
+      [
+        'httpx with HTTP/2',
+        `python3 -c 'import os, httpx; print(httpx.Client(http2=True).get("https://api.test/echo", headers={"authorization": "Bearer " + os.environ["API_KEY"]}).text)'`,
+      ],
+      [
+        'fetch',
+        `node -e 'fetch("https://api.test/echo", {headers: {authorization: "Bearer " + process.env.API_KEY}}).then((r) => r.text()).then(console.log)'`,
+      ],
+      ['Go', '/opt/clients/go-get https://api.test/echo'],
+      ['Java', 'java -cp /opt/clients Get https://api.test/echo'],
+    ])('are put in for %s, which sees only the placeholder', async (_, script) => {
+      await internet.requests();
+      const answer = await sh(script);
+      expect(answer).toContain(`Bearer ${PLACEHOLDER}`);
+      expect(answer).not.toContain(VALUE);
+      const [request] = await internet.requests();
+      expect(request?.headers).toContainEqual(['authorization', `Bearer ${VALUE}`]);
+    });
+
+    test('are put in at the places of their entry', async () => {
+      expect(await sh('echo $API_KEY')).toBe(PLACEHOLDER);
+      await internet.requests();
+      await sh(`curl -sS -u "user:$API_KEY" https://api.test/echo`);
+      await sh(`curl -sS -G --data-urlencode "key=$API_KEY" https://api.test/echo`);
+      await sh(
+        `curl -sS --http1.1 -d "{\\"key\\": \\"$BODY_KEY\\"}" -H 'content-type: application/json' https://api.test/echo`,
+      );
+      const [basic, query, body] = await internet.requests();
+      const credentials = Buffer.from(`user:${VALUE}`).toString('base64');
+      expect(basic!.headers).toContainEqual(['authorization', `Basic ${credentials}`]);
+      expect(query!.url).toContain(VALUE);
+      expect(JSON.parse(body!.body)).toEqual({ key: BODY_VALUE });
+      expect(Object.fromEntries(body!.headers)['content-length']).toBe(String(body!.bytes));
+    });
+
+    test('never leave to another host, to a stranger, or in the clear', async () => {
+      await internet.requests();
+      const header = `-H "x-key: $API_KEY"`;
+      const tries = [
+        `curl -sS -m 5 -L ${header} 'https://api.test/redirect/302?to=https://other.test/echo'`,
+        `curl -sS -m 5 -L ${header} 'https://api.test/redirect/307?to=http://api.test/echo'`,
+        `curl -sS -m 5 ${header} http://api.test/echo`,
+        `curl -sS -m 5 ${header} http://other.test/echo`,
+        `curl -sSk -m 5 ${header} https://other.test/echo`,
+        `curl -sSk -m 5 ${header} https://untrusted.test/echo`,
+        `curl -sSk -m 5 ${header} https://misnamed.test/echo`,
+        // The name of the secret at an address of another.
+        `curl -sSk -m 5 ${header} --resolve api.test:443:${at(11)} https://api.test/echo`,
+        `curl -sSk -m 5 ${header} -H 'Host: other.test' https://api.test/echo`,
+      ];
+      for (const script of tries) {
+        expect(await sh(script), script).not.toContain(VALUE);
+        for (const { host, text } of await received()) {
+          const isFirstOfRedirect = host === 'api.test' && text.includes('/redirect/');
+          if (!isFirstOfRedirect) expect(text, script).not.toContain(VALUE);
+        }
+      }
+      const denied = await service.denied(id);
+      expect(denied.some(({ kind }) => kind === 'secret' || kind === 'request')).toBe(true);
+    });
+
+    test('come back as placeholders from a server that repeats them', async () => {
+      for (const type of ['text/plain', 'application/json']) {
+        for (const version of ['--http1.1', '--http2']) {
+          const answer = await sh(
+            `curl -sS -i ${version} -H "x-key: $API_KEY" -d '{"key": "none"}' 'https://api.test/echo-back?type=${type}'`,
+          );
+          expect(answer).toContain(`x-echo-x-key: ${PLACEHOLDER}`);
+          expect(answer).not.toContain(VALUE);
+        }
+      }
+    });
+
+    test('leave web sockets, streams of events, gRPC, splits and stalls as they are', async () => {
+      const script = `
+        import { connect } from 'node:http2';
+        const socket = new WebSocket('wss://api.test/socket');
+        console.log('web socket', await new Promise((resolve) => {
+          socket.onopen = () => socket.send('hello');
+          socket.onmessage = ({ data }) => resolve(data);
+          socket.onerror = ({ message }) => resolve('failed ' + message);
+        }));
+        socket.close();
+        const session = connect('https://api.test');
+        session.on('error', console.log);
+        const stream = session.request({ ':method': 'POST', ':path': '/grpc/call', 'content-type': 'application/grpc', te: 'trailers' });
+        stream.on('trailers', (trailers) => console.log('grpc-status', trailers['grpc-status']));
+        stream.end('message');
+        let text = '';
+        for await (const chunk of stream) text += chunk;
+        console.log('grpc', text);
+        session.close();
+      `;
+      const outcome = await service.node(id, script);
+      expect(outcome).toContain('web socket hello');
+      expect(outcome).toContain('grpc message');
+      expect(outcome).toContain('grpc-status 0');
+      expect(await sh('curl -sSN https://api.test/sse')).toContain('data: 2');
+      expect(await sh('curl -sS https://api.test/split')).toBe('split by api.test');
+      expect(await sh('curl -sS -m 1 https://api.test/stall')).toContain('timed out');
+      expect(await sh('curl -sS https://api.test/reset')).toContain('curl: (');
+      const upload = 'head -c 50000000 /dev/zero | curl -sS --http1.1 -T - https://api.test/echo';
+      expect(JSON.parse(await sh(upload)).bytes).toBe(50_000_000);
+      expect(await sh('curl -sS https://api.test/bytes/50000000 | wc -c')).toBe('50000000');
+    });
+
+    test('are in no file, row, log, event, backup or memory of the guest', async () => {
+      await service.client.get(`/v1/sandboxes/${id}`);
+      const values = [VALUE, BODY_VALUE];
+      const forms = values.flatMap((value) => [
+        value,
+        Buffer.from(value).toString('base64').replace(/=+$/, ''),
+      ]);
+      const patterns = forms.flatMap((form) => ['-e', form]);
+      const backup = await service.backUp();
+      for (const directory of [service.dataDir, backup, await service.containerDirectory(id)]) {
+        expect(filesWith(patterns, directory), directory).toBe('');
+      }
+      const answers = await Promise.all(
+        [
+          `/v1/sandboxes/${id}`,
+          '/v1/sandboxes',
+          '/v1/events?limit=100',
+          `/v1/sandboxes/${id}/network/denied`,
+        ].map(async (path) => (await service.client.get(path)).text),
+      );
+      for (const text of [
+        ...answers,
+        service.served.out(),
+        service.served.err(),
+        await sh('env; cat /proc/*/environ'),
+      ]) {
+        for (const form of forms) expect(text).not.toContain(form);
+      }
+      const processes = processesOf(await service.pidOf(id));
+      expect(processes.length).toBeGreaterThan(0);
+      for (const pid of processes) {
+        for (const value of values) expect(memoryHolds(pid, value), `process ${pid}`).toBe(false);
+      }
+      // The search finds a value that is there.
+      expect(memoryHolds(process.pid, VALUE)).toBe(true);
+    });
+  });
+});
+
+function filesWith(patterns: readonly string[], directory: string): string {
+  try {
+    return execFileSync('grep', ['-rlaF', ...patterns, directory], { encoding: 'utf8' });
+  } catch (error) {
+    // 1: no file has it. 2: a file went away during the search.
+    const { status, stdout } = error as { status: number; stdout: string };
+    if (status === 1 || status === 2) return stdout;
+    throw error;
+  }
+}
