@@ -107,6 +107,37 @@ describeDocker('the network of docker sandboxes', () => {
       expect(listed.map(({ address }: any) => address)).toEqual([PRIVATE]);
     });
 
+    test('lists what the gateway refuses, and records what it passes by name', async () => {
+      const rules = [
+        { direction: 'egress', destination: { domain: 'www.allowed.example' }, action: 'allow' },
+      ];
+      const id = await create('gated', { network: { record: true, policy: { rules } } });
+      await execIn(id, 'busybox', 'nslookup', '-type=a', 'www.denied.example');
+      await execIn(id, 'busybox', 'nslookup', '-type=a', 'www.allowed.example');
+      const head = 'GET / HTTP/1.0\\r\\nHost: www.allowed.example\\r\\n\\r\\n';
+      await execIn(id, 'sh', '-c', `printf '${head}' | busybox nc -w 3 ${PUBLIC} 80`);
+      const denied = await until(
+        async (): Promise<any[]> => (await client.get(`/v1/sandboxes/${id}/network/denied`)).body.data,
+        (found) => found.length > 0,
+      );
+      expect(denied[0]).toMatchObject({ kind: 'name', protocol: 'dns', name: 'www.denied.example' });
+      const used = await until(
+        async (): Promise<any[]> => {
+          service.ctx.network.record.endMinute();
+          const query = { resource_id: id, event_type: 'network_destination_used' };
+          return (await client.get('/v1/events', query)).body.data;
+        },
+        (found) => found.length > 0,
+      );
+      expect(used[0].payload).toMatchObject({
+        domain: 'www.allowed.example',
+        address: PUBLIC,
+        port: 80,
+        rule: 0,
+        connections: 1,
+      });
+    });
+
     test('allows the public internet and name resolution without a policy, and nothing else', async () => {
       const id = await create('public', serve);
       const neighbour = await create('neighbour', serve);
