@@ -41,6 +41,8 @@ export interface GatewayServices {
   /** These return at once. */
   denied(denial: Denial): void;
   flows(flows: readonly ObservedFlow[]): void;
+  /** The gateway has ended, and is started again. */
+  ended?(reason: string): void;
 }
 
 /** `rule`: null when the engine does not know it. */

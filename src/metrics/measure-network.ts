@@ -16,6 +16,11 @@ export function measureNetwork({ totals, record }: NetworkObserver): Sample[] {
       totals.connections,
     ),
     total(
+      'sandkeep_network_gateway_ends_total',
+      'Ends of the gateway, which is started again at once.',
+      totals.gatewayEnds,
+    ),
+    total(
       'sandkeep_network_record_lost_total',
       'Entries of the record that were dropped while the database was away.',
       record.lost,

@@ -121,7 +121,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   });
   startup.onStep(`looking for the engine of sandboxes (--runtime ${options.runtime})`);
   const network = new NetworkObserver();
-  const gateway = gatewayServices({ pool, keyring, observer: network });
+  const gateway = gatewayServices({ pool, keyring, observer: network, log });
   const parts = { volumes, disk, gateway };
   const { runtime, fallback } = await openServedRuntime(startup, pool, instance.id, parts);
   const changes = listenForChanges(database.address, (error) =>

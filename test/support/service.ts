@@ -125,7 +125,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
   await volumes.prepare();
   const keyring = openKeyring({ file: join(directory, 'secret-keys') });
   const network = new NetworkObserver();
-  const gateway = gatewayServices({ pool, keyring, observer: network });
+  const gateway = gatewayServices({ pool, keyring, observer: network, log });
   const runtime = options.runtime
     ? await options.runtime(instance.id, volumes, pool, gateway)
     : new SimulatedRuntime(directory, options.simulated);

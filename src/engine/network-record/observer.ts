@@ -11,7 +11,7 @@ export class NetworkObserver implements Pick<GatewayServices, 'denied' | 'flows'
   /** The sandboxes that a violation ends, with its time in milliseconds since 1970. */
   readonly ending = new Map<string, number>();
   /** Since the start of the process. */
-  readonly totals = { refusals: new Map<Denial['kind'], number>(), connections: 0 };
+  readonly totals = { refusals: new Map<Denial['kind'], number>(), connections: 0, gatewayEnds: 0 };
 
   denied(denial: Denial): void {
     const refusal = refusalOf(denial);

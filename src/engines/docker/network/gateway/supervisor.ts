@@ -165,6 +165,7 @@ export class GatewaySupervisor {
         holder = undefined;
       }
       this.ready = undefined;
+      if (!signal.aborted && term.valid) this.options.services.ended?.(this.failure);
       await sleep(RESTART_MS, signal);
     }
   }

@@ -1,4 +1,5 @@
 import { parseJson } from '../../../../lib/json.js';
+import { GATED_MARK } from '../gateway/kernel-names.js';
 import { GATEWAY_ADDRESS } from '../../../../gateway/protocol.js';
 import type { Carrier } from '../../../../network-policy/traffic.js';
 
@@ -6,8 +7,6 @@ export const RECORD_TABLE = 'sandkeep_record';
 /** Destinations that are told apart at once. An entry that is not used for its time-out leaves. */
 const MOST = 1_024;
 const TIMEOUT = '5m';
-/** The mark of connections that pass the gateway, which reports them itself. */
-const GATED_MARK = '0x5a';
 const FAMILIES = [
   { digit: '4', type: 'ipv4_addr', protocol: 'ip' },
   { digit: '6', type: 'ipv6_addr', protocol: 'ip6' },
@@ -16,7 +15,7 @@ const FAMILIES = [
 /**
  * An nftables script with counters of the destinations of a sandbox. It decides nothing. The packets that the chain
  * `leaving` of the policy refuses pass `trying`, which is before it, and no later chain. Replies to connections from
- * outside have the direction `reply`, so their ports are no destinations.
+ * outside have the direction `reply`, so their ports are no destinations. The gateway reports its connections itself.
  */
 export function recordTable(): string {
   const sets = ['tried', 'opened', 'gated', 'sent', 'received'].flatMap((name) =>
