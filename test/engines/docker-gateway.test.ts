@@ -227,6 +227,8 @@ describeDocker('the gateway of docker sandboxes', () => {
     test('comes back when its namespace is removed by force', async () => {
       const id = await start({ rules: BY_DOMAIN });
       await docker.getContainer(HOLDER).remove({ force: true });
+      // The program in the lost namespace still answers for a moment.
+      await until(gatewayPid, (now) => now > 0, 20_000);
       await until(
         () => lookUp(id, NAME),
         (told) => told.includes(PUBLIC),

@@ -23,6 +23,8 @@ export function isGated<R extends { spec: RunSpec }>(
 /** A running sandbox of the gateway, in the kernel. It keeps no values of secrets. */
 export class GatedSandbox {
   readonly sets: KernelSets;
+  /** The latest list of the engine had no running container of it. */
+  isMissing = false;
   /** The namespace of the gateway in which its link ends. */
   linkedTo: string | undefined;
 

@@ -3,6 +3,8 @@ import { addressSets, guardedChain, type NetworkEnvironment } from '../compile-p
 
 /** The links to sandboxes, by a prefix of their names. */
 const LINKS = 's*';
+/** The engine's resolver, which reveals the containers on the bridge, listens on one of them. */
+const ENGINE_RESOLVERS = '127.0.0.0/8';
 const DELIVERED_MARK = 1;
 const DELIVERY_TABLE = 100;
 
@@ -54,6 +56,7 @@ ${guardedChain({ ...environment, bandwidthMbits: 0 })}
   }
   chain leaving {
     type filter hook output priority filter; policy accept;
+    ip daddr ${ENGINE_RESOLVERS} drop
     oifname "lo" accept
     oifname "${LINKS}" ct direction reply accept
     oifname "${LINKS}" drop

@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import type { GatewayServices } from '../../../../engine/definition.js';
 import { StartRefusedError, type Run } from '../../../../engine/runtime.js';
 import { SlotQueue } from '../../../../fairness/slot-queue.js';
-import type { FromGateway } from '../../../../gateway/protocol.js';
+import type { Authority, FromGateway } from '../../../../gateway/protocol.js';
 import { sleep } from '../../../../lib/sleep.js';
 import type { Surroundings } from '../../../../network-policy/evaluate.js';
 import type { GuestInit } from '../../guest-init.js';
@@ -51,6 +51,7 @@ interface Ready {
  */
 export class GatewaySupervisor {
   private readonly sandboxes = new Map<string, GatedSandbox>();
+  private readonly forgetting = new Map<string, Promise<void>>();
   private readonly programs = new SlotQueue(PROGRAMS);
   private ready: Ready | undefined;
   private failure = 'it has not been started';
@@ -73,22 +74,15 @@ export class GatewaySupervisor {
 
   /** Before a run whose rules are loaded. Throws StartRefusedError. */
   async add(run: Run & GatedRun, pause: PauseContainer, surroundings: Surroundings): Promise<void> {
-    const deadline = Date.now() + READY_MS;
-    while (!this.ready) {
-      if (Date.now() > deadline) {
-        throw new StartRefusedError(
-          'the gateway of the network does not run on this machine; the operator finds the reason with "sandkeep doctor"',
-          { cause: this.failure },
-        );
-      }
-      await sleep(READY_POLL_MS);
-    }
     const { orgId, sandboxId, spec, secrets } = run;
     const sandbox = this.sandboxOf({ orgId, sandboxId, spec }, pause, surroundings);
     this.sandboxes.set(sandboxId, sandbox);
     try {
-      const { program, namespace, holder } = this.ready;
-      await this.inHolder(holder, async (descriptor) => sandbox.link({ descriptor, key: namespace }));
+      // The element of an earlier run is the same.
+      await this.forgetting.get(sandboxId);
+      const { program } = await this.link(sandbox);
+      // The names of an earlier run are gone: their addresses are no longer in the sets of the kernel.
+      program.send({ type: 'forget', id: sandboxId });
       program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
     } catch (cause) {
       this.forget(sandboxId);
@@ -97,6 +91,29 @@ export class GatewaySupervisor {
         'the sandbox cannot be joined to the gateway of the network; the operator finds the reason in the log of the service',
         { cause },
       );
+    }
+  }
+
+  /** The gateway may get another namespace meanwhile. */
+  private async link(sandbox: GatedSandbox): Promise<Ready> {
+    for (const deadline = Date.now() + READY_MS; ; await sleep(READY_POLL_MS)) {
+      if (Date.now() > deadline) {
+        throw new StartRefusedError(
+          'the gateway of the network does not run on this machine; the operator finds the reason with "sandkeep doctor"',
+          { cause: this.failure },
+        );
+      }
+      const { ready } = this;
+      if (!ready) continue;
+      const { namespace, holder } = ready;
+      try {
+        await this.inHolder(holder, async (descriptor) => sandbox.link({ descriptor, key: namespace }));
+      } catch (error) {
+        if (isAliveWith(holder.pid, holderLine(this.options.instanceId))) throw error;
+        continue;
+      }
+      const now = this.ready as Ready | undefined;
+      if (now?.namespace === namespace) return now;
     }
   }
 
@@ -118,13 +135,19 @@ export class GatewaySupervisor {
     ready.program.send({ type: 'forget', id: sandboxId });
     const known = knownSandbox('delete', outerLink(sandboxId), sandbox.address);
     // The link is gone with the namespace of the sandbox. A remaining element admits no packet.
-    void this.inHolder(ready.holder, async (descriptor) => applyRules(descriptor, known)).catch(
-      () => undefined,
-    );
+    const removing = this.inHolder(ready.holder, async (descriptor) => applyRules(descriptor, known))
+      .catch(() => undefined)
+      .finally(() => this.forgetting.delete(sandboxId));
+    this.forgetting.set(sandboxId, removing);
   }
 
+  /** A list of the engine may be older than a start, so one list alone decides nothing. */
   keepOnly(isRunning: (sandboxId: string) => boolean): void {
-    for (const sandboxId of this.sandboxes.keys()) if (!isRunning(sandboxId)) this.forget(sandboxId);
+    for (const [id, sandbox] of this.sandboxes) {
+      if (isRunning(id)) sandbox.isMissing = false;
+      else if (sandbox.isMissing) this.forget(id);
+      else sandbox.isMissing = true;
+    }
   }
 
   async close(): Promise<void> {
@@ -180,7 +203,7 @@ export class GatewaySupervisor {
     { holder, descriptor }: { holder: Holder; descriptor: number },
     mayRun: () => boolean,
   ): Promise<string> {
-    const { instanceId, services } = this.options;
+    const { instanceId } = this.options;
     const namespace = `${holder.pid} ${holder.startedAt}`;
     await this.configure(holder, { descriptor, namespace });
     let noteReady: () => void = () => undefined;
@@ -192,23 +215,39 @@ export class GatewaySupervisor {
     const checks = setInterval(() => {
       if (!mayRun() || !isAliveWith(holder.pid, holderLine(instanceId))) program.kill();
     }, CHECK_MS);
+    const ended = new AbortController();
     try {
       const early = await Promise.race([isReady, program.ended]);
       if (early !== undefined) return early;
-      program.send({ type: 'authority', authority: await services.authority() });
       this.ready = { program, namespace, holder };
-      for (const [id, sandbox] of this.sandboxes) {
-        const { orgId } = sandbox.run;
-        // Its traffic stays closed where its secrets do not open.
-        const secrets = await services.secrets(orgId, id).catch(() => undefined);
-        if (!secrets || this.sandboxes.get(id) !== sandbox) continue;
-        program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
-      }
+      await Promise.race([program.ended, this.sendAll(program, ended.signal)]);
       return await program.ended;
     } finally {
+      ended.abort();
       clearInterval(checks);
       program.kill();
       await program.ended;
+    }
+  }
+
+  /** Tells a new program everything. The database may be away: until it answers, the traffic stays closed. */
+  private async sendAll(program: GatewayProgram, signal: AbortSignal): Promise<void> {
+    const { services } = this.options;
+    const waiting = new Map(this.sandboxes);
+    let authority = undefined as Authority | undefined;
+    while (!signal.aborted && (waiting.size > 0 || !authority)) {
+      if (!authority) {
+        authority = await services.authority().catch(() => undefined);
+        if (authority) program.send({ type: 'authority', authority });
+      }
+      for (const [id, sandbox] of waiting) {
+        const secrets = await services.secrets(sandbox.run.orgId, id).catch(() => undefined);
+        if (!secrets) continue;
+        waiting.delete(id);
+        if (signal.aborted || this.sandboxes.get(id) !== sandbox) continue;
+        program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
+      }
+      if (waiting.size > 0 || !authority) await sleep(RESTART_MS, signal);
     }
   }
 
