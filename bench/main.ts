@@ -189,6 +189,7 @@ await new Command('bench')
       .description('TLS out of a sandbox: direct, spliced and decrypted by the gateway, and by mitmproxy')
       .option('--rounds <n>', 'number of rounds', count, 5)
       .option('--seconds <n>', 'duration of each measurement', positive, 2)
+      .option('--bandwidth <n>', 'limit of each sandbox in Mbit/s; 0: none', natural, 0)
       .option(...dockerSocketOption())
       .action((options: NetworkOptions) => network(options)),
   )

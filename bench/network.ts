@@ -14,6 +14,7 @@ import { cpuMicros, startServer } from './speed/processes.js';
 export interface NetworkOptions {
   rounds: number;
   seconds: number;
+  bandwidth: number;
   dockerSocket: string;
 }
 
@@ -30,12 +31,18 @@ interface Figures {
   aloneP50: number[];
   aloneP99: number[];
   mibPerSecond: number[];
+  cpuMsPerRequest: number[];
   cpuMsPerMib: number[];
   handshakes: number[];
 }
 
 /** Requests and downloads over TLS by each way out of a sandbox, and by mitmproxy, in turns. */
-export async function network({ rounds, seconds, dockerSocket: socketPath }: NetworkOptions): Promise<void> {
+export async function network({
+  rounds,
+  seconds,
+  bandwidth,
+  dockerSocket: socketPath,
+}: NetworkOptions): Promise<void> {
   makeClientImage();
   const internet = await Internet.start({
     number: NUMBER,
@@ -60,9 +67,8 @@ export async function network({ rounds, seconds, dockerSocket: socketPath }: Net
       socketPath,
       '--docker-resolvers',
       internet.resolver,
-      // The default limits a sandbox to less than every way out carries.
       '--sandbox-bandwidth-mbits',
-      '0',
+      String(bandwidth),
       '--data-dir',
       join(directory, 'data'),
     ]);
@@ -91,18 +97,19 @@ async function compare(paths: readonly Path[], rounds: number, seconds: number):
   const all = new Map(paths.map((path) => [path, emptyFigures()]));
   for (let round = 0; round < rounds; round += 1) {
     for (const [path, figures] of all) {
+      const start = cpuOf(path);
       const together = await path.run({ measure: 'requests', connections: CONNECTIONS, seconds });
+      figures.cpuMsPerRequest.push((cpuOf(path) - start) / 1_000 / together['count']!);
       figures.perSecond.push(together['perSecond']!);
       figures.p50.push(together['p50']!);
       figures.p99.push(together['p99']!);
       const alone = await path.run({ measure: 'requests', connections: 1, seconds });
       figures.aloneP50.push(alone['p50']!);
       figures.aloneP99.push(alone['p99']!);
-      const before = path.pid === undefined ? 0 : cpuMicros(path.pid);
+      const before = cpuOf(path);
       const download = await path.run({ measure: 'download', bytes: DOWNLOAD_MIB * 1_048_576 });
-      const after = path.pid === undefined ? 0 : cpuMicros(path.pid);
       figures.mibPerSecond.push(download['mibPerSecond']!);
-      figures.cpuMsPerMib.push((after - before) / 1_000 / DOWNLOAD_MIB);
+      figures.cpuMsPerMib.push((cpuOf(path) - before) / 1_000 / DOWNLOAD_MIB);
       const handshakes = await path.run({ measure: 'connections', seconds });
       figures.handshakes.push(handshakes['perSecond']!);
     }
@@ -113,6 +120,7 @@ async function compare(paths: readonly Path[], rounds: number, seconds: number):
     return [
       path.name,
       own.perSecond.toFixed(0),
+      own.cpuMsPerRequest.toFixed(2),
       `${own.p50.toFixed(1)}, ${own.p99.toFixed(1)}`,
       `+${(own.aloneP50 - direct.aloneP50).toFixed(2)}, +${(own.aloneP99 - direct.aloneP99).toFixed(2)}`,
       own.handshakes.toFixed(0),
@@ -124,6 +132,7 @@ async function compare(paths: readonly Path[], rounds: number, seconds: number):
   const head = [
     'WAY',
     'REQUESTS/s',
+    'CPU ms/REQUEST',
     `p50, p99 ms OF ${CONNECTIONS}`,
     'ADDED p50, p99 ms ALONE',
     'NEW CONNECTIONS/s',
@@ -134,6 +143,11 @@ async function compare(paths: readonly Path[], rounds: number, seconds: number):
   console.log(table(head, rows));
 }
 
+/** The CPU time of the process that carries the traffic, in microseconds. */
+function cpuOf({ pid }: Path): number {
+  return pid === undefined ? 0 : cpuMicros(pid);
+}
+
 function emptyFigures(): Figures {
   return {
     perSecond: [],
@@ -142,6 +156,7 @@ function emptyFigures(): Figures {
     aloneP50: [],
     aloneP99: [],
     mibPerSecond: [],
+    cpuMsPerRequest: [],
     cpuMsPerMib: [],
     handshakes: [],
   };

@@ -55,6 +55,7 @@ const measures = {
   async requests() {
     const sockets = await Promise.all(Array.from({ length: task.connections }, open));
     const times = [];
+    let count = 0;
     const start = performance.now();
     // The first tenth warms both ends up.
     const counted = start + task.seconds * 100;
@@ -68,6 +69,7 @@ const measures = {
               const before = performance.now();
               if (before > end) return resolve();
               exchange(socket, '/small', () => {
+                count += 1;
                 if (before > counted) times.push(performance.now() - before);
                 next();
               });
@@ -78,7 +80,7 @@ const measures = {
     );
     times.sort((a, b) => a - b);
     const at = (share) => times[Math.floor(times.length * share)];
-    return { perSecond: times.length / (task.seconds * 0.9), p50: at(0.5), p99: at(0.99) };
+    return { count, perSecond: times.length / (task.seconds * 0.9), p50: at(0.5), p99: at(0.99) };
   },
   async download() {
     const socket = await open();

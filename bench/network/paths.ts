@@ -55,7 +55,7 @@ export async function makePaths({
       },
     ],
   };
-  const tls = { scoped_upstream_ca_cert: [{ pattern: host, pem: internet.authority.root }] };
+  const tls = { upstream_ca_cert: [internet.authority.root] };
   const sandboxes: [name: string, network: object][] = [
     ['direct, without any rule by domain', { policy: open }],
     ['spliced, a rule by domain', { policy: named }],
