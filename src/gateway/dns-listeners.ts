@@ -38,10 +38,11 @@ export function serveTcp(answer: AnswerQuery): Server {
   const connections = new Slots(TCP_CONNECTIONS);
   const queries = new Slots(QUERIES);
   return createServer((socket) => {
+    socket.on('error', () => {});
     const { remoteAddress } = socket;
     const release = remoteAddress === undefined ? undefined : connections.acquire(remoteAddress);
     if (!release || remoteAddress === undefined) return void socket.resetAndDestroy();
-    socket.on('close', release).on('error', () => {});
+    socket.on('close', release);
     socket.setTimeout(IDLE_MS, () => socket.destroy());
     readQueries(socket, (query) => {
       const done = queries.acquire(remoteAddress);

@@ -66,7 +66,10 @@ export class Gateway {
     const dns = [serveUdp(answer), serveUdp(answerForeign)] as const;
     const dnsTcp = [serveTcp(answer), serveTcp(answerForeign)] as const;
     const connections = this.acceptor.serve();
-    const isListening = [...dns, ...dnsTcp, connections].map((server) => once(server, 'listening'));
+    const all = [...dns, ...dnsTcp, connections];
+    // A listener that cannot accept for want of descriptors must not end the program.
+    for (const listener of all) listener.on('error', () => {});
+    const isListening = all.map((listener) => once(listener, 'listening'));
     dns[0].bind({ fd: descriptors['dns-udp'] });
     dns[1].bind({ fd: descriptors['foreign-dns-udp'] });
     dnsTcp[0].listen({ fd: descriptors['dns-tcp'] });

@@ -15,7 +15,7 @@ let child: ChildProcess | undefined;
 afterEach(() => void child?.kill('SIGKILL'));
 
 /** Starts the program as `launch` does: with its listeners as descriptors. */
-async function start() {
+async function start(...limit: string[]) {
   const listeners: (UdpSocket | Server)[] = [];
   for (const name of LISTENERS) {
     const socket = name.endsWith('udp') ? createSocket('udp4') : createServer();
@@ -24,7 +24,8 @@ async function start() {
     await once(socket, 'listening');
     listeners.push(socket);
   }
-  const program = spawn(process.execPath, [PROGRAM], {
+  const [command = '', ...args] = [...limit, process.execPath, PROGRAM];
+  const program = spawn(command, args, {
     stdio: ['pipe', 'pipe', 'pipe', ...listeners.map(descriptorOf)],
   });
   child = program;
@@ -34,10 +35,12 @@ async function start() {
     fail: () => program.kill(),
   });
   await expect.poll(() => messages, { timeout: 20_000 }).toEqual([{ type: 'ready' }]);
-  const { port } = (listeners.at(-1) as Server).address() as AddressInfo;
+  const [dns, connections] = [listeners[1], listeners[4]].map(
+    (server) => ((server as Server).address() as AddressInfo).port,
+  );
   // Otherwise this process would accept connections too.
   for (const socket of listeners) socket.close();
-  return { program, messages, port };
+  return { program, messages, dns: dns!, port: connections! };
 }
 
 /** Node has no public way to it. */
@@ -74,4 +77,17 @@ it('resets connections of strangers, and those to itself', async () => {
     const socket = connect({ host: '127.0.0.1', port, localAddress });
     expect(await outcomeOf(socket)).toEqual({ text: '', end: 'reset' });
   }
+});
+
+it('lives on when it has no descriptor left', async () => {
+  const { program, dns, port } = await start('prlimit', '--nofile=40');
+  const open = (position: number) =>
+    connect({ host: '127.0.0.1', port: dns, localAddress: `127.0.1.${position}` }).on('error', () => {});
+  const idle = Array.from({ length: 60 }, (_, position) => open(position + 1));
+  await Promise.all(idle.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])));
+  const refused = connect({ host: '127.0.0.1', port }).on('error', () => {});
+  for (const socket of idle) socket.destroy();
+  if (!refused.closed) await once(refused, 'close');
+  expect((await outcomeOf(connect({ host: '127.0.0.1', port }))).end).toBe('reset');
+  expect(program.exitCode).toBeNull();
 });
