@@ -9,7 +9,9 @@ import type { GatedNetwork, RunSpec } from '../../src/spec/run-spec.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import {
+  LINK_LOCAL,
   makeWorld,
+  METADATA,
   pidOf,
   PRIVATE,
   PUBLIC,
@@ -267,6 +269,22 @@ describeDocker('the gateway of docker sandboxes', () => {
       expect(link).toContain('mtu 1280');
       expect(link).toContain('02:42:0a:0b:0c:0d');
       expect(await execIn(id, 'ls', '/sys/class/net')).not.toContain('gw0');
+    });
+
+    test('asks the name servers of a specification, and guarded ones for nobody', async () => {
+      const ask = async (nameserver: string, rules: Rule[] = []) => {
+        const dns = { ...GATED.dns, nameservers: [nameserver] };
+        const id = await start({ rules: [...BY_DOMAIN, ...rules] }, { gated: { ...GATED, dns } });
+        return lookUp(id, NAME);
+      };
+      expect(await ask(PUBLIC)).toContain(`Address: ${PUBLIC}`);
+      // The policy allows nothing private without a rule, and a name server is no way past it.
+      expect(await ask(PRIVATE)).toContain('SERVFAIL');
+      expect(denials.at(-1)!.reason).toContain(`may not ask the name server ${PRIVATE}`);
+      const opened: Rule = { direction: 'egress', destination: { cidr: PRIVATE }, action: 'allow' };
+      expect(await ask(PRIVATE, [opened])).toContain(`Address: ${PUBLIC}`);
+      for (const guarded of [METADATA, LINK_LOCAL, '127.0.0.1', '172.17.0.1'])
+        expect(await ask(guarded, [ANY])).toContain('SERVFAIL');
     });
   });
 });
