@@ -204,6 +204,12 @@ export const CATALOGUE = {
     remedy:
       'Stop the sandbox, change it, and start it again. `PATCH` changes name, slug and labels at any time.',
   },
+  /** The official clients send the change again. */
+  modification_in_progress: {
+    status: 409,
+    message: 'the sandbox is starting or stopping',
+    remedy: 'Send the change again when the sandbox has settled.',
+  },
   modification_refused: {
     status: 409,
     message: 'the change cannot be made as asked',

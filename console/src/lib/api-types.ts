@@ -824,10 +824,12 @@ export type SecretPlanEntry = {
 
 export type SecretPlannedChange = {
   kind: 'secret';
-  field: string;
+  field: 'secret';
   name: string;
-  change: 'added' | 'rotated' | 'removed' | 'hosts updated' | 'placeholder updated';
-  disposition: 'live' | 'next start' | 'requires restart';
+  change: 'added' | 'rotated' | 'removed' | 'hosts_updated' | 'placeholder_updated';
+  before_ref?: string;
+  after_ref?: string;
+  disposition: 'live' | 'next_start' | 'requires_restart';
   allow_hosts: string[];
 };
 

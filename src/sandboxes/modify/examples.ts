@@ -9,9 +9,11 @@ const ROTATED = {
   changes: [
     {
       kind: 'secret',
-      field: 'secrets[0]',
+      field: 'secret',
       name: 'API_KEY',
       change: 'rotated',
+      before_ref: '$MSB_API_KEY',
+      after_ref: '$MSB_API_KEY',
       disposition: 'live',
       allow_hosts: ['api.example.com'],
     },

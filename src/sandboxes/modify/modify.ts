@@ -1,15 +1,18 @@
 import { recordEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
 import { announceChange } from '../../db/changes.js';
+import { inTransaction } from '../../db/transaction.js';
 import { ApiError } from '../../http/errors.js';
 import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
 import { openSecrets, replaceSecretValues } from '../../secrets/secrets.js';
-import type { RunSpec } from '../../spec/run-spec.js';
+import type { Capability } from '../../spec/capabilities.js';
 import { showSecrets } from '../../spec/show-secrets.js';
 import { lockSandbox, updateSpecs, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { entryOf, fromApply, planModification, type Modification, type Planned } from './plan.js';
 import type { ApplyRequest, ModificationPlan } from './schema.js';
+
+const SECRETS: readonly Capability[] = ['secrets'];
 
 /** Changes the secrets of a sandbox. Those of one that runs take effect before the answer. */
 export async function modifySandbox(
@@ -19,11 +22,12 @@ export async function modifySandbox(
   request: ApplyRequest,
 ): Promise<ModificationPlan> {
   const { orgId, actor } = caller;
-  let live: { id: string; spec: RunSpec } | undefined;
+  let live: string | undefined;
   const answer = await inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
-    const { plan, gated } = planFor(sandbox, fromApply(request));
+    refuseMoving(sandbox);
+    const { plan, gated } = planFor(ctx, sandbox, fromApply(request));
     const [conflict] = plan.conflicts;
     if (conflict) {
       const { field, message } = conflict;
@@ -32,7 +36,7 @@ export async function modifySandbox(
     }
     const at = ctx.now();
     const { id, spec, run_spec } = specsOf(sandbox);
-    const changed = { ...run_spec, gated };
+    const demands = [...new Set([...run_spec.demands, ...(gated.secrets.length > 0 ? SECRETS : [])])];
     const shown = showSecrets({
       entries: gated.secrets.map((secret) => entryOf({ name: secret.name }, secret)),
     });
@@ -40,7 +44,10 @@ export async function modifySandbox(
       tx,
       orgId,
       id,
-      { spec: { ...spec, network: { ...spec.network, secrets: shown } }, run_spec: changed },
+      {
+        spec: { ...spec, network: { ...spec.network, secrets: shown } },
+        run_spec: { ...run_spec, gated, demands },
+      },
       at,
     );
     const values = Object.fromEntries(
@@ -60,10 +67,10 @@ export async function modifySandbox(
     if (plan.changes.length > 0)
       await recordEvent(tx, { orgId, type: 'sandbox_secrets_changed', actor, resourceId: id, at, payload });
     await announceChange(batch, id);
-    if (isRunning(sandbox)) live = { id, spec: changed };
+    if (isRunning(sandbox)) live = id;
     return { ...describe(sandbox, { plan, gated }), applied: true };
   });
-  if (live) await applyLive(ctx, orgId, live);
+  if (live !== undefined) await applyLive(ctx, orgId, live);
   return answer;
 }
 
@@ -75,12 +82,30 @@ export async function planFrom(
 ): Promise<ModificationPlan> {
   const sandbox = await lockSandbox(ctx.pool, orgId, key);
   if (!sandbox) throw new ApiError('sandbox_not_found');
-  return describe(sandbox, planFor(sandbox, modification));
+  return describe(sandbox, planFor(ctx, sandbox, modification));
 }
 
-function planFor(sandbox: LockedSandbox, modification: Modification): Planned {
-  const { run_spec } = specsOf(sandbox);
-  return planModification(modification, run_spec.gated ?? undefined, isRunning(sandbox));
+function planFor(ctx: Context, sandbox: LockedSandbox, modification: Modification): Planned {
+  const { networkEnabled, demands, gated } = specsOf(sandbox).run_spec;
+  const planned = planModification(modification, gated ?? undefined, isRunning(sandbox));
+  // Admission has checked the engine for the first secrets of a create only.
+  if (planned.gated.secrets.length > 0 && !demands.includes('secrets')) {
+    if (!networkEnabled)
+      throw new ApiError('modification_unsupported', 'the sandbox has no network, so a secret has no use');
+    if (sandbox.runtime !== ctx.runtime.name || !ctx.runtime.capabilities.has('secrets')) {
+      const message = `the ${sandbox.runtime} runtime cannot put secrets into requests here`;
+      throw new ApiError('modification_unsupported', message);
+    }
+  }
+  return planned;
+}
+
+/** A start that is on its way has read the secrets, or has not. Clients send the change again. */
+function refuseMoving({ status }: LockedSandbox): void {
+  if (status !== 'starting' && status !== 'stopping') return;
+  throw new ApiError('modification_in_progress', `the sandbox is ${status}: send the change again later`, {
+    status,
+  });
 }
 
 function describe({ name, status }: LockedSandbox, { plan }: Planned): ModificationPlan {
@@ -100,15 +125,18 @@ function isRunning({ status }: LockedSandbox): boolean {
   return status === 'running' || status === 'starting' || status === 'stopping';
 }
 
-/** The gateway gets the same from the store when it starts again. */
-async function applyLive(
-  { pool, keyring, runtime, log }: Context,
-  orgId: string,
-  { id, spec }: { id: string; spec: RunSpec },
-): Promise<void> {
+/**
+ * The gateway gets the same from the store when it starts again. The lock keeps two changes in their order, so a value
+ * that the later one removed does not come back.
+ */
+async function applyLive({ pool, keyring, runtime, log }: Context, orgId: string, id: string): Promise<void> {
   try {
-    const secrets = await openSecrets(pool, keyring, orgId, id);
-    await runtime.changeSecrets?.({ orgId, sandboxId: id, spec, secrets });
+    await inTransaction(pool, async (tx) => {
+      const spec = (await lockSandbox(tx, orgId, { id }))?.run_spec;
+      if (!spec) return;
+      const secrets = await openSecrets(tx, keyring, orgId, id);
+      await runtime.changeSecrets?.({ orgId, sandboxId: id, spec, secrets });
+    });
   } catch (error) {
     log.warn({ err: error, sandbox_id: id }, 'changed secrets did not reach the gateway');
     throw new ApiError('modification_failed');

@@ -50,21 +50,36 @@ export function planModification(
   runs: boolean,
 ): Planned {
   const secrets = new Map((current?.secrets ?? []).map((secret) => [secret.name, secret]));
-  const planned: PlannedChange[] = [];
+  const planned: { at: string; change: PlannedChange }[] = [];
   const conflicts: ModificationPlan['conflicts'] = [];
-  const note = (field: string, secret: Secret, change: PlannedChange['change']): void => {
+  const note = (
+    at: string,
+    change: PlannedChange['change'],
+    { before, after }: { before?: Secret | undefined; after?: Secret },
+  ): void => {
     // The variables of commands are those of the start, so the guest does not know the placeholder before the next one.
-    const isForStart = change === 'added' || change === 'placeholder updated';
-    const disposition = !runs ? 'next start' : isForStart ? 'requires restart' : 'live';
-    const allow_hosts = secret.allowedHosts.map(({ value = '*' }) => value);
-    planned.push({ kind: 'secret', field, name: secret.name, change, disposition, allow_hosts });
+    const isForStart = change === 'added' || change === 'placeholder_updated';
+    const disposition = !runs ? 'next_start' : isForStart ? 'requires_restart' : 'live';
+    const { name, allowedHosts } = (after ?? before)!;
+    const allow_hosts = allowedHosts.map(({ value = '*' }) => value);
+    const wanted: PlannedChange = {
+      kind: 'secret',
+      field: 'secret',
+      name,
+      change,
+      ...(before && { before_ref: before.placeholder }),
+      ...(after && { after_ref: after.placeholder }),
+      disposition,
+      allow_hosts,
+    };
+    planned.push({ at, change: wanted });
   };
 
   for (const [index, name] of remove.entries()) {
     const field = `secrets_remove[${index}]`;
     const secret = secrets.get(name);
     if (!secret) conflicts.push({ field, message: `the sandbox has no secret ${name}` });
-    else note(field, secret, 'removed');
+    else note(field, 'removed', { before: secret });
     secrets.delete(name);
   }
   for (const [index, change] of changes.entries()) {
@@ -76,10 +91,10 @@ export function planModification(
     }
     const after = gatedSecret(entryOf(change, before), {});
     secrets.set(change.name, after);
-    if (!before) note(field, after, 'added');
-    else if (before.placeholder !== after.placeholder) note(field, after, 'placeholder updated');
-    else if (!isDeepStrictEqual(before, after)) note(field, after, 'hosts updated');
-    if (before && change.hasValue) note(field, after, 'rotated');
+    if (!before) note(field, 'added', { after });
+    else if (before.placeholder !== after.placeholder) note(field, 'placeholder_updated', { before, after });
+    else if (!isDeepStrictEqual(before, after)) note(field, 'hosts_updated', { before, after });
+    if (before && change.hasValue) note(field, 'rotated', { before, after });
   }
   checkSecrets(
     {
@@ -93,7 +108,7 @@ export function planModification(
   conflicts.push(...waitsOf(policy, planned));
   const base = current ?? gatedNetwork({ dns: { rebind_protection: true } })!;
   return {
-    plan: { policy, changes: planned, conflicts },
+    plan: { policy, changes: planned.map((one) => one.change), conflicts },
     gated: { ...base, secrets: [...secrets.values()] },
   };
 }
@@ -101,7 +116,7 @@ export function planModification(
 /** A change that takes effect in parts would leave the caller without one answer, so it is refused as a whole. */
 function waitsOf(
   policy: Modification['policy'],
-  planned: readonly PlannedChange[],
+  planned: readonly { at: string; change: PlannedChange }[],
 ): ModificationPlan['conflicts'] {
   const message =
     policy === 'no_restart'
@@ -109,10 +124,10 @@ function waitsOf(
       : 'the sandbox runs: stop it, change it, and start it again';
   return planned
     .filter(
-      ({ disposition }) =>
-        disposition === 'requires restart' || (policy === 'next_start' && disposition === 'live'),
+      ({ change: { disposition } }) =>
+        disposition === 'requires_restart' || (policy === 'next_start' && disposition === 'live'),
     )
-    .map(({ field }) => ({ field, message }));
+    .map(({ at: field }) => ({ field, message }));
 }
 
 /** The secret as a create would have it. */

@@ -25,7 +25,12 @@ export function modificationRoutes(app: App): void {
         tags,
         params,
         body: PlanRequest,
-        response: answersToBody(ModificationPlan, 'sandbox_not_found', 'modification_unsupported'),
+        response: answersToBody(
+          ModificationPlan,
+          'invalid_sandbox_config',
+          'sandbox_not_found',
+          'modification_unsupported',
+        ),
       },
     },
     (request) => {
@@ -52,7 +57,9 @@ export function modificationRoutes(app: App): void {
         body: ApplyRequest,
         response: answersToWrite(
           ModificationPlan,
+          'invalid_sandbox_config',
           'sandbox_not_found',
+          'modification_in_progress',
           'modification_refused',
           'modification_unsupported',
           'modification_failed',

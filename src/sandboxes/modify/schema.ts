@@ -96,12 +96,14 @@ const PlannedChange = Named(
   'SecretPlannedChange',
   {
     kind: Type.Literal('secret', { description: 'Only secrets can be changed.' }),
-    field: Type.String({ description: 'The field of the request.' }),
+    field: Type.Literal('secret', { description: 'Always `secret`.' }),
     name: Type.String({ description: 'The variable of the secret.' }),
-    change: Words(['added', 'rotated', 'removed', 'hosts updated', 'placeholder updated'], {
-      description: 'The kind of the change. `hosts updated`: the hosts or another rule of the secret.',
+    change: Words(['added', 'rotated', 'removed', 'hosts_updated', 'placeholder_updated'], {
+      description: 'The kind of the change. `hosts_updated`: the hosts or another rule of the secret.',
     }),
-    disposition: Words(['live', 'next start', 'requires restart'], {
+    before_ref: Type.Optional(Type.String({ description: 'The previous placeholder.' })),
+    after_ref: Type.Optional(Type.String({ description: 'The placeholder after the change.' })),
+    disposition: Words(['live', 'next_start', 'requires_restart'], {
       description: 'The time at which it takes effect.',
     }),
     allow_hosts: Type.Array(Type.String(), { description: 'The hosts that may receive the secret.' }),

@@ -231,6 +231,16 @@ const CONTAINER = {
   runtime: { cmd: ['sleep', '600'] },
 };
 
+/** A sandbox whose secret is to change was created with it. */
+function withSecret({ operation }: (typeof documented)[number]): object {
+  const entry = {
+    env_var: 'API_KEY',
+    value: 'a',
+    allowed_hosts: [{ type: 'exact', value: 'api.example.com' }],
+  };
+  return /modif/.test(operation.operationId) ? { network: { secrets: { entries: [entry] } } } : {};
+}
+
 /** Collects the clients that it makes in `clients`. */
 function checkExamples(
   entries: typeof documented,
@@ -256,7 +266,8 @@ function checkExamples(
           path,
         );
         const shown = first(operation.requestBody?.content)?.[1].example;
-        const changes = isInside(entry) && operation.operationId === 'create_sandbox' ? CONTAINER : {};
+        const isCreation = operation.operationId === 'create_sandbox';
+        const changes = isCreation ? (isInside(entry) ? CONTAINER : withSecret(entry)) : {};
         const body = isObject(shown) ? { ...shown, ...changes } : shown;
         const answer = await client.request(method, address, {
           query: Object.fromEntries(

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openSecrets } from '../../../src/secrets/secrets.js';
 import type { Client } from '../../support/client.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -35,7 +36,7 @@ describe('changes of secrets', () => {
       secrets: [{ name: 'API_KEY', material: { type: 'provided' }, allowed_hosts: [{ type: 'any' }] }],
     });
     expect(kinds(planned.body), planned.text).toEqual([
-      ['hosts updated', 'live'],
+      ['hosts_updated', 'live'],
       ['rotated', 'live'],
     ]);
     expect(planned.body).toMatchObject({ applied: false, sandbox: 'live', conflicts: [] });
@@ -54,7 +55,7 @@ describe('changes of secrets', () => {
     expect(events.body.data.map(({ payload }: any) => payload.changes)).toEqual([
       [{ name: 'API_KEY', change: 'removed', allow_hosts: ['*'] }],
       [
-        { name: 'API_KEY', change: 'hosts updated', allow_hosts: ['*'] },
+        { name: 'API_KEY', change: 'hosts_updated', allow_hosts: ['*'] },
         { name: 'API_KEY', change: 'rotated', allow_hosts: ['*'] },
       ],
     ]);
@@ -73,7 +74,7 @@ describe('changes of secrets', () => {
     const planned = await plan(id, {
       secrets: [{ name: 'OTHER', material: { type: 'provided' }, allowed_hosts: [{ type: 'any' }] }],
     });
-    expect(kinds(planned.body)).toEqual([['added', 'requires restart']]);
+    expect(kinds(planned.body)).toEqual([['added', 'requires_restart']]);
     expect(planned.body.conflicts).toMatchObject([{ field: 'secrets[0]' }]);
     const refused = await apply(id, { ...added, secrets_remove: ['API_KEY'] });
     expect([refused.status, refused.body.error?.code], refused.text).toEqual([409, 'modification_refused']);
@@ -91,9 +92,61 @@ describe('changes of secrets', () => {
     ]);
     await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped' });
     expect(kinds((await apply(id, { ...added, policy: 'next_start' })).body)).toEqual([
-      ['added', 'next start'],
+      ['added', 'next_start'],
     ]);
     const started = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
     expect(started.body.spec.network.secrets.map((one: any) => one.env_var)).toEqual(['API_KEY', 'OTHER']);
+  });
+
+  test('a change of a sandbox that is starting, has no network, or whose engine has no gateway is refused', async () => {
+    const change = { secrets: [{ name: 'API_KEY', value: 'v', allowed_hosts: [{ type: 'any' }] }] };
+    const codeOf = async (id: string) => {
+      const { status, body } = await apply(id, change);
+      return [status, body.error?.code];
+    };
+    const moving = await create('moving');
+    await service.ctx.pool.query("update sandboxes set status = 'starting' where id = $1", [moving]);
+    expect(await codeOf(moving)).toEqual([409, 'modification_in_progress']);
+    const { body: cut } = await client.post(
+      '/v1/sandboxes',
+      smallRequest('cut', { network: { enabled: false } }),
+    );
+    expect(await codeOf(cut.id)).toEqual([409, 'modification_unsupported']);
+    const { body: plain } = await client.post('/v1/sandboxes', smallRequest('plain'));
+    const { capabilities } = service.runtime;
+    const set = (names: Iterable<string>) => Object.assign(service.runtime, { capabilities: new Set(names) });
+    set([...capabilities].filter((capability) => capability !== 'secrets'));
+    expect(await codeOf(plain.id)).toEqual([409, 'modification_unsupported']);
+    set(capabilities);
+    expect((await apply(plain.id, change)).status).toBe(200);
+    const { rows } = await service.ctx.pool.query(
+      "select run_spec -> 'demands' ? 'secrets' as demanded from sandboxes where id = $1",
+      [plain.id],
+    );
+    expect(rows).toEqual([{ demanded: true }]);
+  });
+
+  test('the engine gets changes in their order, and a repetition under a key is made once', async () => {
+    const id = await create('ordered', { start: true, wait_for: 'running' });
+    const got: object[] = [];
+    Object.assign(service.runtime, {
+      changeSecrets: async ({ secrets }: any) => void got.push(secrets.values),
+    });
+    const send = async (value: string) =>
+      client.request('PUT', `/v1/sandboxes/${id}`, {
+        body: { secrets: [{ name: 'API_KEY', value }] },
+        headers: { 'idempotency-key': `ordered-${value}` },
+      });
+    await Promise.all(['a', 'b', 'c'].map(send));
+    const eventCount = async () =>
+      (await client.get('/v1/events', { event_type: 'sandbox_secrets_changed', resource_id: id })).body.data
+        .length;
+    expect(await eventCount()).toBe(3);
+    const { values } = await openSecrets(service.ctx.pool, service.ctx.keyring, client.org.id, id);
+    expect(got.at(-1)).toEqual(values);
+    const [first, again] = [await send('d'), await send('d')];
+    expect([first.status, again.body]).toEqual([200, first.body]);
+    expect(got.at(-1)).toEqual({ API_KEY: 'd' });
+    expect(await eventCount()).toBe(4);
   });
 });

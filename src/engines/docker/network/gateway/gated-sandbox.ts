@@ -71,7 +71,11 @@ export class GatedSandbox {
       strict,
       dns,
       tls,
-      secrets: spec.gated.secrets.map((secret) => ({ ...secret, value: secrets.values[secret.name] ?? '' })),
+      // A secret without its value stays a placeholder.
+      secrets: spec.gated.secrets.flatMap((secret) => {
+        const value = secrets.values[secret.name];
+        return value ? [{ ...secret, value }] : [];
+      }),
     };
   }
 

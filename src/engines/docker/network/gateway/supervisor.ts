@@ -241,10 +241,13 @@ export class GatewaySupervisor {
         if (authority) program.send({ type: 'authority', authority });
       }
       for (const [id, sandbox] of waiting) {
-        const secrets = await services.secrets(sandbox.run.orgId, id).catch(() => undefined);
+        const { run } = sandbox;
+        const secrets = await services.secrets(run.orgId, id).catch(() => undefined);
         if (!secrets) continue;
         waiting.delete(id);
         if (signal.aborted || this.sandboxes.get(id) !== sandbox) continue;
+        // A change came meanwhile, and was sent.
+        if (sandbox.run !== run) continue;
         program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
       }
       if (waiting.size > 0 || !authority) await sleep(RESTART_MS, signal);
