@@ -56,6 +56,9 @@ export class GatewaySupervisor {
   private ready: Ready | undefined;
   private failure = 'it has not been started';
   private stopping = new AbortController();
+  private noteNeed: () => void = () => undefined;
+  /** Resolves with the first sandbox that needs the gateway: a machine without one runs no gateway. */
+  private readonly needed = new Promise<void>((resolve) => (this.noteNeed = resolve));
   private loop: Promise<void> = Promise.resolve();
   /** Another process acted until now: the namespace may have rules and links of its gateway. */
   private configured: string | undefined;
@@ -77,6 +80,7 @@ export class GatewaySupervisor {
     const { orgId, sandboxId, spec, secrets } = run;
     const sandbox = this.sandboxOf({ orgId, sandboxId, spec }, pause, surroundings);
     this.sandboxes.set(sandboxId, sandbox);
+    this.noteNeed();
     try {
       // The element of an earlier run is the same.
       await this.forgetting.get(sandboxId);
@@ -176,6 +180,8 @@ export class GatewaySupervisor {
         if (!isDiscovered) {
           await this.discover();
           isDiscovered = true;
+          if (this.sandboxes.size === 0) await Promise.race([this.needed, abortOf(signal)]);
+          continue;
         }
         const { instanceId } = this.options;
         if (!holder || !isAliveWith(holder.pid, holderLine(instanceId))) holder = await this.ensureHolder();
@@ -324,4 +330,9 @@ export class GatewaySupervisor {
       case 'ready':
     }
   }
+}
+
+async function abortOf(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return;
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }
