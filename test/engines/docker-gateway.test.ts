@@ -77,13 +77,13 @@ describeDocker('the gateway of docker sandboxes', () => {
 
     beforeAll(async () => {
       makeImage();
-      makeWorld();
+      makeWorld({ hasMetadata: false });
       // A UDP server would answer from the address of its interface.
       nft(
         WORLD,
         'table inet replies { chain answers { type nat hook prerouting priority -101; meta l4proto udp redirect; }; }',
       );
-      world = await NetnsPeer.start(WORLD, [53, 443, 784, 853, 5353, 5355, 8080, 8853]);
+      world = await NetnsPeer.start(WORLD, [53, 443, 784, 853, 5353, 5355, 8080, 8853], PUBLIC);
       await serve();
     });
     afterAll(async () => {

@@ -35,6 +35,8 @@ import { until, untilStatus } from '../support/polling.js';
 
 /** A sandbox with a holder only, as after a kill during its start. */
 const ORPHAN = randomUUID();
+/** In the network of `PRIVATE`. */
+const NEIGHBOURING = PRIVATE.replace(/\d+$/, '6');
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
@@ -49,7 +51,7 @@ describeDocker('the network of docker sandboxes', () => {
     beforeAll(async () => {
       makeImage();
       makeWorld();
-      world = await NetnsPeer.start(WORLD, [53, 80, 8080]);
+      world = await NetnsPeer.start(WORLD, [53, 80, 8080], PUBLIC);
       host = createServer((socket) => socket.on('error', () => undefined).end('reached'));
       await new Promise<void>((resolve) => host.listen(0, '::', resolve));
       hostPort = (host.address() as { port: number }).port;
@@ -164,10 +166,10 @@ describeDocker('the network of docker sandboxes', () => {
         id,
         'sh',
         '-c',
-        'ip addr add 10.202.0.6/24 dev eth0; ip addr show dev eth0',
+        `ip addr add ${NEIGHBOURING}/24 dev eth0; ip addr show dev eth0`,
       );
       expect(addresses).toContain(`inet ${await addressOf(id)}/`);
-      expect(addresses).not.toContain('inet 10.202.0.6');
+      expect(addresses).not.toContain(`inet ${NEIGHBOURING}`);
       expect(await execIn(id, 'busybox', 'hostname')).toContain(id);
       expect(await execIn(id, 'ls', '/proc/sys/net/ipv6/conf')).toContain('eth0');
       expect(await execIn(id, 'busybox', 'ip', '-6', 'addr', 'show', 'dev', 'eth0')).not.toContain('inet6');

@@ -10,35 +10,39 @@ import { until } from './polling.js';
 
 /** An outside network for sandboxes: a namespace with routes of the machine to it, and functions that observe it. */
 
-export const WORLD = 'sk-world';
-const LINK = 'sk-world';
+/** Test files that run at once each have a network of their own. */
+const SLOT = Number(process.env['VITEST_POOL_ID'] ?? 1) % 100;
+export const WORLD = `sk-world-${SLOT}`;
+const LINK = WORLD;
 /** Addresses in that namespace. The machine has routes to them while the test runs. */
-export const PUBLIC = '45.12.34.56';
-export const PRIVATE = '10.202.0.5';
-export const LINK_LOCAL = '169.254.7.7';
+export const PUBLIC = `45.12.${100 + SLOT}.56`;
+export const PRIVATE = `10.202.${SLOT}.5`;
+export const LINK_LOCAL = `169.254.${100 + SLOT}.7`;
+/** All networks would have the same, so that of one file at a time has it. */
 export const METADATA = '169.254.169.254';
-export const RESOLVER = '10.203.0.53';
+export const RESOLVER = `10.203.${SLOT}.53`;
 export const FORBIDDEN = [PRIVATE, LINK_LOCAL, METADATA];
 
 /**
- * Creates the network. There is one on a machine, because its addresses are fixed. It replaces the remains of a
- * killed test run, whose routes lead nowhere.
+ * Creates the network. It replaces the remains of a killed test run, whose routes lead nowhere. `hasMetadata`: for one
+ * file only.
  */
-export function makeWorld(): void {
+export function makeWorld({ hasMetadata = true } = {}): void {
   removeWorld();
-  const addresses = [PUBLIC, RESOLVER, ...FORBIDDEN];
+  const all = [PUBLIC, RESOLVER, ...FORBIDDEN];
+  const addresses = all.filter((address) => hasMetadata || address !== METADATA);
   sh(`
     ip netns add ${WORLD}
     ip link add ${LINK} type veth peer name eth0 netns ${WORLD}
-    ip addr add 10.201.0.1/30 dev ${LINK}; ip link set ${LINK} up
+    ip addr add 10.201.${SLOT}.1/30 dev ${LINK}; ip link set ${LINK} up
   `);
   sh(
-    `ip link set lo up; ip link set eth0 up; ip addr add 10.201.0.2/30 dev eth0
-     ip route add default via 10.201.0.1
+    `ip link set lo up; ip link set eth0 up; ip addr add 10.201.${SLOT}.2/30 dev eth0
+     ip route add default via 10.201.${SLOT}.1
      ${addresses.map((address) => `ip addr add ${address}/32 dev lo`).join('\n')}`,
     WORLD,
   );
-  sh(addresses.map((address) => `ip route replace ${address}/32 via 10.201.0.2`).join('\n'));
+  sh(addresses.map((address) => `ip route replace ${address}/32 via 10.201.${SLOT}.2`).join('\n'));
   nft(
     WORLD,
     // A UDP server answers from its interface address. The kernel translates it for redirected packets.
@@ -57,7 +61,7 @@ export function makeWorld(): void {
 
 export function removeWorld(): void {
   sh(`
-    for link in $(ip -o -4 addr show to 10.201.0.1 | cut -d ' ' -f 2); do ip link del "$link"; done
+    for link in $(ip -o -4 addr show to 10.201.${SLOT}.1 | cut -d ' ' -f 2); do ip link del "$link"; done
     ip netns del ${WORLD} 2>/dev/null || true
   `);
 }

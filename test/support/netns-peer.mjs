@@ -8,7 +8,9 @@ import { createInterface } from 'node:readline';
 const ANSWER = 'reached';
 const REFUSALS = new Set(['EHOSTUNREACH', 'EACCES', 'EPERM']);
 
-/** Every name has the address 45.12.34.56. */
+/** Every name has this address. */
+const NAMED = (process.env.NAMED_ADDRESS ?? '0.0.0.0').split('.').map(Number);
+
 function answerName(query) {
   const end = query.indexOf(0, 12) + 5;
   const isV4 = query.readUInt16BE(end - 4) === 1;
@@ -16,7 +18,7 @@ function answerName(query) {
   answer.writeUInt16BE(0x8180, 2);
   answer.writeUInt16BE(isV4 ? 1 : 0, 6);
   answer.fill(0, 8, 12);
-  const record = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 45, 12, 34, 56]);
+  const record = Buffer.from([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, ...NAMED]);
   return isV4 ? Buffer.concat([answer, record]) : answer;
 }
 

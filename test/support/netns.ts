@@ -58,9 +58,11 @@ export class NetnsPeer {
 
   private constructor(private readonly child: ChildProcess) {}
 
-  static async start(namespace: string, ports: readonly number[]): Promise<NetnsPeer> {
+  /** `named`: the address that its name server answers for every name. */
+  static async start(namespace: string, ports: readonly number[], named = ''): Promise<NetnsPeer> {
     const child = spawn('ip', ['netns', 'exec', namespace, process.execPath, PEER, ...ports.map(String)], {
       stdio: ['pipe', 'pipe', 'inherit'],
+      env: { ...process.env, NAMED_ADDRESS: named },
     });
     const peer = new NetnsPeer(child);
     const lines = createInterface(child.stdout);
