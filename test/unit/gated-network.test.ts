@@ -88,6 +88,20 @@ test('wrong values are refused by the name of their field', () => {
     ['network.policy.rules[0].destination.domain', { policy: egress({ domain: '*.example.com' }) }],
     ['network.policy.rules[0].destination.domain_suffix', { policy: egress({ domain_suffix: 'a b' }) }],
     [
+      'network.secrets.entries[0].on_violation.hosts[0].value',
+      {
+        secrets: {
+          entries: [
+            { ...entry, on_violation: { type: 'passthrough', hosts: [{ type: 'exact', value: 'a b' }] } },
+          ],
+        },
+      },
+    ],
+    [
+      'network.secrets.passthrough_hosts[0].value',
+      { secrets: { entries: [entry], passthrough_hosts: [{ type: 'exact', value: 'a b' }] } },
+    ],
+    [
       'network.secrets.entries[0].allowed_hosts[0].value',
       { secrets: { entries: [{ ...entry, allowed_hosts: [{ type: 'wildcard', value: '*' }] }] } },
     ],

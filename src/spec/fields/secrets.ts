@@ -6,7 +6,7 @@ import { checkEnvKey, checkSecretKey } from './env.js';
 
 /** `path`: of the configuration in the request. */
 export function checkSecrets({ entries = [], ...ofAll }: SecretsConfig, path: string): void {
-  checkOneAction(ofAll, path);
+  checkViolations(ofAll, path);
   const placeholders = new Map<string, number>();
   const variables = new Map<string, number>();
   for (const [index, entry] of entries.entries()) {
@@ -32,17 +32,28 @@ function checkHost(host: NonNullable<SecretEntry['allowed_hosts']>[number], fiel
   refuse(`${field}.value`, 'a host is a domain, such as api.example.com, or for a wildcard *.example.com');
 }
 
+function checkHosts(hosts: SecretEntry['allowed_hosts'] | null, field: string): void {
+  for (const [index, host] of (hosts ?? []).entries()) checkHost(host, `${field}[${index}]`);
+}
+
 /** Clients before and after 0.7 have names of their own for one question, which has one answer. */
-function checkOneAction(
-  { on_violation, violation_action }: Pick<SecretEntry, 'on_violation' | 'violation_action'>,
+function checkViolations(
+  {
+    on_violation,
+    violation_action,
+    passthrough_hosts,
+  }: Pick<SecretEntry, 'on_violation' | 'violation_action' | 'passthrough_hosts'>,
   field: string,
 ): void {
-  if (on_violation == null || violation_action == null) return;
-  refuse(`${field}.violation_action`, 'on_violation and violation_action exclude each other');
+  if (on_violation != null && violation_action != null)
+    refuse(`${field}.violation_action`, 'on_violation and violation_action exclude each other');
+  for (const [name, action] of Object.entries({ on_violation, violation_action }))
+    if (action?.type === 'passthrough') checkHosts(action.hosts, `${field}.${name}.hosts`);
+  checkHosts(passthrough_hosts, `${field}.passthrough_hosts`);
 }
 
 function checkSecret(entry: SecretEntry, field: string): void {
-  checkOneAction(entry, field);
+  checkViolations(entry, field);
   if (entry.injection !== undefined && entry.substitution != null)
     refuse(`${field}.substitution`, 'injection and substitution exclude each other');
   if (entry.substitution?.headers === false && (entry.substitution.header_fields ?? []).length > 0)
@@ -56,12 +67,7 @@ function checkSecret(entry: SecretEntry, field: string): void {
   if ((entry.allowed_hosts ?? []).length === 0) {
     refuse(`${field}.allowed_hosts`, 'a secret needs at least one host that may receive it');
   }
-  for (const [list, hosts] of Object.entries({
-    allowed_hosts: entry.allowed_hosts ?? [],
-    passthrough_hosts: entry.passthrough_hosts ?? [],
-  })) {
-    for (const [index, host] of hosts.entries()) checkHost(host, `${field}.${list}[${index}]`);
-  }
+  checkHosts(entry.allowed_hosts, `${field}.allowed_hosts`);
   if (entry.source != null) {
     refuse(
       `${field}.source`,
