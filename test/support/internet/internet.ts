@@ -7,6 +7,8 @@ import { Authority } from '../certificates.js';
 import { sh } from '../netns.js';
 import type { Command, SeenRequest, ServedCertificate, ServersConfig, Zone } from './protocol.js';
 
+/** Below the time limit of the set-up of a test file. */
+const LOCK_SECS = 170;
 const SERVERS = join(PACKAGE_ROOT, 'dist/test/support/internet/servers.js');
 
 export interface InternetOptions {
@@ -37,6 +39,7 @@ export class Internet {
     readonly namespace: string,
     readonly authority: Authority,
     private readonly child: ChildProcess,
+    private readonly lock: ChildProcess,
   ) {
     createInterface(child.stdout!).on('line', (line) => {
       const { id, answer } = JSON.parse(line);
@@ -48,12 +51,13 @@ export class Internet {
   static async start(options: InternetOptions): Promise<Internet> {
     const { number, untrusted = [], misnamed = [] } = options;
     const namespace = `sk-internet-${number}`;
+    const lock = await takeBlock(number);
     makeNamespace(namespace, number);
     const child = spawn('ip', ['netns', 'exec', namespace, process.execPath, options.program ?? SERVERS], {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     const authority = new Authority();
-    const internet = new Internet(options, namespace, authority, child);
+    const internet = new Internet(options, namespace, authority, child, lock);
     const zone = options.zone((last) => internet.address(last));
     const special = new Set([...untrusted, ...misnamed]);
     const names = [...Object.keys(zone), ...(options.names ?? [])].filter((name) => !special.has(name));
@@ -112,6 +116,7 @@ export class Internet {
     this.child.stdin!.end();
     if (this.child.exitCode === null) await once(this.child, 'exit');
     removeNamespace(this.namespace, this.options.number);
+    this.lock.stdin!.end();
   }
 
   private async send(command: Command): Promise<any> {
@@ -132,6 +137,19 @@ export class Internet {
       });
     });
   }
+}
+
+/** Waits while another test run has the block. The lock ends with this process. */
+async function takeBlock(number: number): Promise<ChildProcess> {
+  const file = `/run/lock/sandkeep-internet-${number}`;
+  const command = ['--timeout', String(LOCK_SECS), file, 'sh', '-c', 'echo locked; exec cat'];
+  const child = spawn('flock', command, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const isLocked = await Promise.race([
+    once(child.stdout, 'data').then(() => true),
+    once(child, 'exit').then(() => false),
+  ]);
+  if (!isLocked) throw new Error(`another test run has the addresses ${blockOf(number)} for ${LOCK_SECS} s`);
+  return child;
 }
 
 /** Replaces the remains of a killed test run. */
