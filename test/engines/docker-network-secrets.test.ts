@@ -12,6 +12,7 @@ const NUMBER = 2;
 const at = (last: number) => `45.13.${NUMBER}.${last}`;
 const VALUE = `sk-live-${randomBytes(16).toString('hex')}`;
 const BODY_VALUE = `body-${randomBytes(16).toString('hex')}`;
+const NEXT_VALUE = `sk-next-${randomBytes(16).toString('hex')}`;
 const PLACEHOLDER = '$MSB_API_KEY';
 const exact = (...hosts: string[]) => hosts.map((value) => ({ type: 'exact', value }));
 
@@ -183,9 +184,28 @@ describeDocker('secrets of the network', () => {
       expect(await sh('curl -sS https://api.test/bytes/50000000 | wc -c')).toBe('50000000');
     });
 
+    test('change at once for programs that run, and a removed one is a placeholder only', async () => {
+      const call = 'curl -sS -H "x-key: $API_KEY" https://api.test/echo';
+      const waits = `while [ ! -e /tmp/changed ]; do sleep 0.1; done; ${call} >/tmp/later; touch /tmp/done`;
+      await sh(`(${waits}) >/dev/null 2>&1 &`);
+      await internet.requests();
+      const change = async (body: object) =>
+        (await service.client.request('PUT', `/v1/sandboxes/${id}`, { body })).body;
+      const rotated = await change({ secrets: [{ name: 'API_KEY', value: NEXT_VALUE }] });
+      expect(rotated.changes).toMatchObject([{ change: 'rotated', disposition: 'live' }]);
+      await sh('touch /tmp/changed; timeout 30 sh -c "while [ ! -e /tmp/done ]; do sleep 0.1; done"');
+      expect(await sh('cat /tmp/later')).not.toContain(NEXT_VALUE);
+      const [later] = await internet.requests();
+      expect(later?.headers).toContainEqual(['x-key', NEXT_VALUE]);
+      await change({ secrets_remove: ['API_KEY'] });
+      await sh(call);
+      const [removed] = await internet.requests();
+      expect(removed?.headers).toContainEqual(['x-key', PLACEHOLDER]);
+    });
+
     test('are in no file, row, log, event, backup or memory of the guest', async () => {
       await service.client.get(`/v1/sandboxes/${id}`);
-      const values = [VALUE, BODY_VALUE];
+      const values = [VALUE, NEXT_VALUE, BODY_VALUE];
       const forms = values.flatMap((value) => [
         value,
         Buffer.from(value).toString('base64').replace(/=+$/, ''),
