@@ -12,6 +12,8 @@ const AUTHORITY_FILE = '/tmp/authority.pem';
 
 /** The built program on the Docker engine, whose sandboxes resolve names in an internet of a test. */
 export class GatedService {
+  private readonly ids: string[] = [];
+
   private constructor(
     private readonly folder: string,
     private readonly internet: Internet,
@@ -48,6 +50,7 @@ export class GatedService {
     const query = { start: true, wait_for: 'running', wait_timeout: 60 };
     const { body, text } = await by.post('/v1/sandboxes', request, query);
     if (body.status !== 'running') throw new Error(`the sandbox does not run: ${text}`);
+    this.ids.push(body.id);
     return body.id;
   }
 
@@ -144,11 +147,20 @@ export class GatedService {
     for (const { id } of (await this.client.get('/v1/sandboxes', { limit: 100 })).body.data) {
       await this.client.delete(`/v1/sandboxes/${id}`);
     }
-    await until('the sandboxes are deleted', async () => {
-      const { body } = await this.client.get('/v1/sandboxes', { limit: 100 });
-      return body.data.length === 0;
+    await until('the engine has no container of the sandboxes', async () => {
+      const left = await Promise.all(this.ids.map(async (id) => containerOf(id)));
+      return left.every((container) => container === undefined);
     });
     await stop(this.served);
+    const { code, err } = await run([
+      'uninstall',
+      '--yes',
+      '--docker-socket',
+      SOCKET,
+      '--data-dir',
+      this.dataDir,
+    ]);
+    if (code !== 0) throw new Error(`the objects of the service are left: ${err}`);
     await cleanUp(this.folder);
   }
 }
