@@ -18,8 +18,7 @@ export interface Schema {
   description?: string;
   default?: unknown;
   minimum?: number;
-  'x-no-effect'?: object;
-  'x-not-offered'?: string;
+  'x-no-effect'?: string;
 }
 
 interface Operation {

@@ -44,7 +44,7 @@ function fieldsOf(schema: Schema, path: string[], schemas: Record<string, Schema
 }
 
 function kindOf(schema: Schema, name: string): FormField['kind'] | undefined {
-  if (schema['x-no-effect'] !== undefined || schema['x-not-offered'] !== undefined) return undefined;
+  if (schema['x-no-effect'] !== undefined) return undefined;
   if (schema.enum !== undefined) return 'choice';
   const types = new Set([schema.type ?? []].flat());
   if (types.has('boolean')) return 'boolean';

@@ -3,7 +3,7 @@ import type { Flow } from './protocol.js';
 /** A sandbox that connects to more in one interval has the others in one common entry. */
 const MOST_OF_SANDBOX = 256;
 /** The common entry: no destination has this address. */
-export const OTHERS = { address: '*', port: 0 } as const;
+const OTHERS = { address: '*', port: 0 } as const;
 
 export type Destination = Pick<Flow, 'name' | 'address' | 'port' | 'protocol' | 'rule'>;
 

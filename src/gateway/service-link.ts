@@ -3,7 +3,7 @@ import { MessageWriter, readMessages } from './json-lines.js';
 import type { Denial, Flow, FromGateway, ToGateway } from './protocol.js';
 
 /** A sandbox has a policy, secrets and authorities, which admission bounds. */
-export const LONGEST_TO_GATEWAY = 16 * 1024 * 1024;
+const LONGEST_TO_GATEWAY = 16 * 1024 * 1024;
 export const LONGEST_FROM_GATEWAY = 1024 * 1024;
 /** A service that reads nothing for a while loses the messages beyond it. */
 const MOST_UNREAD_BYTES = 8 * 1024 * 1024;

@@ -1,5 +1,5 @@
 import { nearestName, shortened } from '../lib/nearest.js';
-import { NO_EFFECT, NOT_OFFERED, RESTRICTIONS, type Restrictions } from './schema.js';
+import { NO_EFFECT, RESTRICTIONS, type Restrictions } from './schema.js';
 
 /** A field of a request that changes nothing. The message fits an answer as well as a refusal. */
 export interface IgnoredField {
@@ -18,7 +18,6 @@ interface Schema {
   const?: unknown;
   enum?: unknown[];
   [NO_EFFECT]?: string;
-  [NOT_OFFERED]?: string;
   [RESTRICTIONS]?: Restrictions;
 }
 
@@ -48,11 +47,7 @@ export function ignoredFields(schema: Schema, body: unknown): Findings {
   function visit(part: Schema, value: unknown, path: string, restricts: boolean): void {
     if (value === null || value === undefined || findings.refused) return;
     const mark = part[NO_EFFECT];
-    const refusal = part[NOT_OFFERED];
-    if (refusal !== undefined) {
-      if (Object.keys(value).length > 0)
-        findings.refused = { field: path, message: `${path} is not offered: ${refusal}` };
-    } else if (mark !== undefined) {
+    if (mark !== undefined) {
       if (ignored.length < MOST_NAMED)
         ignored.push({ field: path, message: `${path} has no effect: ${mark}` });
     } else if (Array.isArray(value)) {
@@ -162,7 +157,7 @@ function fits({ properties = {} }: Schema, value: object): boolean {
 /** Where each name stands in a body, outside of lists: the first place in the order of the schema. */
 function placesOf(schema: Schema, path = '', places = new Map<string, string>()): Map<string, string> {
   for (const [key, property] of Object.entries(schema.properties ?? {})) {
-    if (property[NO_EFFECT] !== undefined || property[NOT_OFFERED] !== undefined) continue;
+    if (property[NO_EFFECT] !== undefined) continue;
     const field = path === '' ? key : `${path}.${key}`;
     if (!places.has(key)) places.set(key, field);
     for (const part of [property, ...(property.anyOf ?? [])]) placesOf(part, field, places);

@@ -112,14 +112,6 @@ export function NoEffect<T extends TSchema>(schema: T, reason: string) {
   return Type.Unsafe<Static<T>>({ ...schema, [NO_EFFECT]: reason, description });
 }
 
-/** The keyword that marks a field as refused, and says why. */
-export const NOT_OFFERED = 'x-not-offered';
-
-/** A field of the contract that this service does not have: null and `{}` ask for nothing, anything else is refused. */
-export function NotOffered<T extends TSchema>(schema: T, reason: string) {
-  return Type.Unsafe<Static<T>>({ ...schema, [NOT_OFFERED]: reason, description: `Refused: ${reason}.` });
-}
-
 /** For the options of `Named`. */
 export function restricting(restrictions: Restrictions) {
   return { [RESTRICTIONS]: restrictions };

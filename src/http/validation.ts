@@ -8,7 +8,7 @@ import { findUnstorable } from '../lib/storable-text.js';
 import { UUID_PATTERN } from '../lib/uuid.js';
 import { ApiError } from './errors.js';
 import { formTexts, sampleText, variantNames } from './sample.js';
-import { DOCUMENTED, NO_EFFECT, NOT_OFFERED, RESTRICTIONS } from './schema.js';
+import { DOCUMENTED, NO_EFFECT, RESTRICTIONS } from './schema.js';
 
 /** `strictRequired` would want the discriminating property to be declared beside the variants that declare it. */
 const common = {
@@ -34,7 +34,6 @@ function withFormats(ajv: Ajv): Ajv {
   ajv.addFormat('uuid', UUID_PATTERN);
   ajv.addFormat('password', true);
   ajv.addKeyword(NO_EFFECT);
-  ajv.addKeyword(NOT_OFFERED);
   ajv.addKeyword(RESTRICTIONS);
   ajv.addKeyword(DOCUMENTED);
   return ajv;

@@ -1,5 +1,5 @@
 import type { Static } from 'typebox';
-import type { GatedSecret, TlsSettings, ViolationAction } from '../gateway/protocol.js';
+import type { GatedSecret, TlsSettings } from '../gateway/protocol.js';
 import { hasDomainRules } from '../network-policy/domains.js';
 import type { NetworkPolicy } from '../network-policy/schema.js';
 import type { DnsConfig, TlsRequest } from './network-schema.js';
@@ -71,10 +71,7 @@ export function gatedSecret(entry: SecretEntry, ofAll: SecretsConfig): Omit<Gate
     allowedHosts: entry.allowed_hosts ?? [],
     passthroughHosts: hosts,
     places: placesOf(entry),
-    onViolation:
-      action === undefined || action.type === 'passthrough'
-        ? 'block_and_log'
-        : (action.type as ViolationAction),
+    onViolation: action === undefined || action.type === 'passthrough' ? 'block_and_log' : action.type,
     requireTlsIdentity: entry.require_tls_identity ?? true,
   };
 }

@@ -5,13 +5,13 @@ import { SPECIFICATION } from '../../src/spec/specification.js';
 const engine = { name: 'a', capabilities: new Set(CAPABILITIES), bounds: {} as any };
 const image = { type: 'oci' as const, reference: 'a' };
 const run = (network: object) =>
-  SPECIFICATION.resolve({ name: 'a', image, network } as any, { named: new Map(), host: undefined }).runSpec;
+  SPECIFICATION.resolve({ name: 'a', image, network }, { named: new Map(), host: undefined }).runSpec;
 const refusalOf = (network: object, capabilities: readonly string[] = CAPABILITIES): unknown => {
   try {
-    SPECIFICATION.check(
-      { name: 'a', image, network } as any,
-      { ...engine, capabilities: new Set(capabilities) } as any,
-    );
+    SPECIFICATION.check({ name: 'a', image, network }, {
+      ...engine,
+      capabilities: new Set(capabilities),
+    } as any);
     return undefined;
   } catch (error) {
     return (error as any).details.field;

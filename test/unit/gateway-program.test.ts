@@ -24,7 +24,7 @@ async function start(...limit: string[]) {
     await once(socket, 'listening');
     listeners.push(socket);
   }
-  const [command = '', ...args] = [...limit, process.execPath, PROGRAM];
+  const [command, ...args] = [...limit, process.execPath, PROGRAM];
   const program = spawn(command, args, {
     stdio: ['pipe', 'pipe', 'pipe', ...listeners.map(descriptorOf)],
   });

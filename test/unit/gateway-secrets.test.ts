@@ -101,7 +101,7 @@ const anyText = fc
   .filter((value) => value.isWellFormed());
 /** Writes each character in a form of its own, by other means than the code under test. */
 const written = (value: string, forms: readonly number[]) =>
-  [...value]
+  Array.from(value)
     .map((point, at) => {
       const form = forms[at % forms.length]! % 3;
       if (form === 1)

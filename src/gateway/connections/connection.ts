@@ -33,7 +33,7 @@ export interface ConnectionParts {
   waits?: typeof WAITS;
 }
 
-export function dialDirectly(address: string, port: number): Socket {
+function dialDirectly(address: string, port: number): Socket {
   return connect({
     host: address,
     port,

@@ -4,7 +4,7 @@ import type { Query } from './query.js';
 const HEADER_BYTES = 12;
 const SMALLEST_UDP = 512;
 /** Fits into one packet of every path (DNS flag day 2020), so nothing depends on fragments. */
-export const UDP_SIZE = 1_232;
+const UDP_SIZE = 1_232;
 const TCP_SIZE = 65_535;
 const FARTHEST_POINTER = 0x3fff;
 const FLAGS = { response: 0x8000, truncated: 0x0200, recursionDesired: 0x0100, recursionAvailable: 0x0080 };

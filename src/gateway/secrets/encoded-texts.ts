@@ -76,7 +76,7 @@ export class EncodedTexts {
   private readonly firsts = new Uint8Array(256);
 
   constructor(texts: readonly string[]) {
-    const all = texts.map((text, position) => ({ points: [...text], position }));
+    const all = texts.map((text, position) => ({ points: Array.from(text), position }));
     this.root = nodeOf(
       all.filter(({ points }) => points.length > 0),
       0,
@@ -261,7 +261,7 @@ function makeForms(point: string): readonly Form[] {
   // Forms of HTML write a space as a plus sign.
   if (point === ' ') asIs.push('+');
   const percent = [...Buffer.from(point)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('');
-  const escapes = [percent, [...point].flatMap(unitsOf).join('')];
+  const escapes = [percent, Array.from(point).flatMap(unitsOf).join('')];
   return [
     ...asIs.map((written) => ({ written, first: written.charCodeAt(0), isEscape: false })),
     ...escapes.map((written) => ({ written, first: written.charCodeAt(0), isEscape: true })),

@@ -1,7 +1,7 @@
 import { GUEST_DIRECTORY } from '../../../guest/programs.js';
 import type { RunSpec } from '../../../spec/run-spec.js';
 
-export const TRUST_DIRECTORY = `${GUEST_DIRECTORY}/trust`;
+const TRUST_DIRECTORY = `${GUEST_DIRECTORY}/trust`;
 
 /** The files of the service in a sandbox that trusts more than its image does. The sandbox cannot write them. */
 export const TRUST_FILES = {

@@ -19,7 +19,7 @@ export interface Holder {
   links: string[];
 }
 
-export function holderName(instanceId: string): string {
+function holderName(instanceId: string): string {
   return `sandkeep-gateway-${instanceId}`;
 }
 

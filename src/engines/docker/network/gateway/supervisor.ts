@@ -116,7 +116,7 @@ export class GatewaySupervisor {
         if (isAliveWith(holder.pid, holderLine(this.options.instanceId))) throw error;
         continue;
       }
-      const now = this.ready as Ready | undefined;
+      const now = this.ready;
       if (now?.namespace === namespace) return now;
     }
   }
