@@ -1,10 +1,21 @@
-import { clientRefuses, newestMsb, onDocker, serviceRefuses, typing, works, type Session } from './row.js';
+import {
+  clientRefuses,
+  newestMsb,
+  onDocker,
+  only,
+  serviceRefuses,
+  typing,
+  works,
+  type Session,
+} from './row.js';
 import { VERSIONS } from './versions.js';
 
 /** The rows of the CLI that the Python package brings. They are few: the rows of the other CLI have every option. */
 
 const local = (operation: string, advice = 'use a local backend') =>
   clientRefuses(`error: ${operation} is not supported by this backend: ${advice}`);
+
+const notAccepted = (option: string) => local('Sandbox::create', `the ${option} option is not accepted here`);
 
 export const NEWEST_CLI: readonly Session[] = [
   {
@@ -27,6 +38,46 @@ export const NEWEST_CLI: readonly Session[] = [
       newestMsb('volume create data', works('data')),
       newestMsb('volume rm data', works('✓ Removed data')),
       newestMsb('rm --force web', works('✓ Removed web')),
+    ],
+  },
+  {
+    title: `msb ${VERSIONS.pypi}: networks`,
+    rows: [
+      ...[
+        newestMsb(
+          'create sandkeep-test:busybox --name one --net-rule allow@api.example.com:tcp:443',
+          works(),
+        ),
+        newestMsb('create sandkeep-test:busybox --name two --net-rule deny@*.ads.example.com', works()),
+        newestMsb('create sandkeep-test:busybox --name three --net-strict=false --net none', works()),
+        newestMsb(
+          'create sandkeep-test:busybox --name four --max-tcp-connections 10 --max-udp-connections 5',
+          works(),
+        ),
+      ].map((row) => only('simulated', row)),
+      newestMsb(
+        'create sandkeep-test:busybox --name web --secret TOKEN@api.example.com',
+        serviceRefuses(
+          /^error: invalid config: POST \/v1\/sandboxes: a secret cannot come from an environment variable/,
+        ),
+      ),
+      newestMsb(
+        'create sandkeep-test:busybox --name web --secret TOKEN=value@api.example.com',
+        clientRefuses(/^error: inline secret values/),
+      ),
+      newestMsb(
+        'create sandkeep-test:busybox --name web --dns-nameserver 9.9.9.9',
+        notAccepted('network ports / custom DNS / host-CA trust'),
+      ),
+      newestMsb(
+        'create sandkeep-test:busybox --name web --trust-host-cas',
+        notAccepted('network ports / custom DNS / host-CA trust'),
+      ),
+      newestMsb('create sandkeep-test:busybox --name web --tls-intercept', notAccepted('network.tls')),
+      newestMsb(
+        'create sandkeep-test:busybox --name web --net-ipv4-pool 10.0.0.0/16',
+        notAccepted('network.interface'),
+      ),
     ],
   },
   {
