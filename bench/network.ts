@@ -1,4 +1,5 @@
 import Docker from 'dockerode';
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,6 +19,7 @@ export interface NetworkOptions {
   dockerSocket: string;
 }
 
+const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 const HOST = 'origin.bench.test';
 const NUMBER = 250;
 const DOWNLOAD_MIB = 256;
@@ -54,7 +56,7 @@ export async function network({
   try {
     proxy = await startMitmproxy(internet, directory);
     const server = await startServer([
-      join(PACKAGE_ROOT, 'bin', 'sandkeep'),
+      PROGRAM,
       'serve',
       '--json',
       '--port',
@@ -85,6 +87,8 @@ export async function network({
     } finally {
       for (const path of paths) await path.close();
       await server.stop();
+      const place = ['--docker-socket', socketPath, '--data-dir', join(directory, 'data')];
+      execFileSync(process.execPath, [PROGRAM, 'uninstall', '--yes', ...place], { stdio: 'pipe' });
     }
   } finally {
     await proxy?.stop();
