@@ -15,7 +15,7 @@ export interface HostPattern {
   value?: string;
 }
 
-export type ViolationAction = 'block' | 'block_and_log' | 'block_and_terminate';
+type ViolationAction = 'block' | 'block_and_log' | 'block_and_terminate';
 
 export interface GatedSecret {
   /** The variable, by which events and records name the secret. */
