@@ -1,7 +1,6 @@
 /** Parts of the network of requests and of answers (contract section 2.2). */
 import { Type, type Static } from 'typebox';
 import { Int32, Int64, Named, Nullable, Words } from '../http/schema.js';
-import { MAX_DOMAIN, MOST } from './size-limits.js';
 
 export const PublishedPort = Named(
   'PublishedPortSpec',
@@ -24,14 +23,12 @@ export const TlsConfig = Named(
   {
     enabled: Type.Optional(Type.Boolean({ description: 'Whether TLS connections are intercepted.' })),
     intercepted_ports: Type.Optional(
-      Type.Array(Int32({ maximum: 65_535 }), {
-        maxItems: MOST.ports,
+      Type.Array(Int32(), {
         description: 'The ports on which TLS is intercepted. Default: 443.',
       }),
     ),
     bypass: Type.Optional(
-      Type.Array(Type.String({ maxLength: MAX_DOMAIN + 2 }), {
-        maxItems: MOST.hosts,
+      Type.Array(Type.String(), {
         description: 'The domains that are not intercepted: exact names, or `*.suffix`.',
       }),
     ),
@@ -39,8 +36,7 @@ export const TlsConfig = Named(
       Type.Boolean({ description: 'Whether the certificates of servers are verified.' }),
     ),
     upstream_ca_cert: Type.Optional(
-      Type.Array(Type.String({ maxLength: 16_384 }), {
-        maxItems: MOST.authorities,
+      Type.Array(Type.String(), {
         description: 'CAs that are trusted for servers, each as PEM text. A path is refused.',
       }),
     ),
@@ -50,14 +46,13 @@ export const TlsConfig = Named(
           'ScopedUpstreamCaCert',
           {
             pattern: Type.String({
-              maxLength: MAX_DOMAIN + 2,
               description: 'The domains that the CA is trusted for.',
             }),
-            path: Type.String({ maxLength: 16_384, description: 'The CA as PEM text. A path is refused.' }),
+            path: Type.String({ description: 'The CA as PEM text. A path is refused.' }),
           },
           'A CA that is trusted for some domains.',
         ),
-        { maxItems: MOST.authorities, description: 'The CAs that are trusted for some domains only.' },
+        { description: 'The CAs that are trusted for some domains only.' },
       ),
     ),
     scoped_verify_upstream: Type.Optional(
@@ -66,14 +61,13 @@ export const TlsConfig = Named(
           'ScopedVerifyUpstream',
           {
             pattern: Type.String({
-              maxLength: MAX_DOMAIN + 2,
               description: 'The domains that the setting applies to.',
             }),
             verify: Type.Boolean({ description: 'Whether their certificates are verified.' }),
           },
           'The verification of certificates for some domains.',
         ),
-        { maxItems: MOST.hosts, description: 'Exceptions from `verify_upstream` by domain.' },
+        { description: 'Exceptions from `verify_upstream` by domain.' },
       ),
     ),
     block_quic_on_intercept: Type.Optional(
@@ -114,8 +108,7 @@ export const DnsConfig = Named(
   'DnsConfig',
   {
     nameservers: Type.Optional(
-      Type.Array(Type.String({ maxLength: 64 }), {
-        maxItems: MOST.nameservers,
+      Type.Array(Type.String(), {
         description:
           'The name servers, as addresses with an optional port. A name is refused. Empty: those of the host.',
       }),

@@ -5,6 +5,7 @@ import { canonicalName } from '../../network-policy/domains.js';
 import { field } from '../field.js';
 import { TlsConfig, type TlsRequest } from '../network-schema.js';
 import { refuse } from '../refuse.js';
+import { MOST } from '../size-limits.js';
 
 const LARGEST_CACHE = 10_000;
 /** Some clients refuse certificates that are valid for longer. */
@@ -28,9 +29,23 @@ export const tls = field({
   show: (value) => value ?? undefined,
 });
 
+/** The most entries of each list. Imported specifications of the past may have more, so the schema has no limit. */
+const LISTS = {
+  intercepted_ports: MOST.ports,
+  bypass: MOST.hosts,
+  upstream_ca_cert: MOST.authorities,
+  scoped_upstream_ca_cert: MOST.authorities,
+  scoped_verify_upstream: MOST.hosts,
+} as const;
+
 function checkTls(tls: TlsRequest, path: string): void {
+  for (const [name, most] of Object.entries(LISTS)) {
+    const { length } = tls[name as keyof typeof LISTS] ?? [];
+    if (length > most)
+      refuse(`${path}.${name}`, `${name} has at most ${most} entries, and this one has ${length}`);
+  }
   for (const [index, port] of (tls.intercepted_ports ?? []).entries())
-    if (port < 1) refuse(`${path}.intercepted_ports[${index}]`, 'a port is 1 to 65535');
+    if (port < 1 || port > 65_535) refuse(`${path}.intercepted_ports[${index}]`, 'a port is 1 to 65535');
   for (const [index, pattern] of (tls.bypass ?? []).entries())
     checkPattern(pattern, `${path}.bypass[${index}]`);
   for (const [index, text] of (tls.upstream_ca_cert ?? []).entries())

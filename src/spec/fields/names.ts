@@ -4,6 +4,7 @@ import { Field, Nullable } from '../../http/schema.js';
 import { field } from '../field.js';
 import { DnsConfig } from '../network-schema.js';
 import { refuse } from '../refuse.js';
+import { MOST } from '../size-limits.js';
 
 const LONGEST_QUERY_MS = 60_000;
 
@@ -13,6 +14,8 @@ export const dns = field({
   default: null,
   check(value, { field: path }) {
     const { nameservers = [], query_timeout_ms: timeout } = value ?? {};
+    if (nameservers.length > MOST.nameservers)
+      refuse(`${path}.nameservers`, `a sandbox has at most ${MOST.nameservers} name servers`);
     for (const [index, server] of nameservers.entries()) {
       if (!isNameserver(server))
         refuse(

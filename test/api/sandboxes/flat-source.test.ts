@@ -58,7 +58,7 @@ test('the policies of secrets that clients from 0.7 send are kept to the letter'
       violation_action: { type: 'block_and_terminate' },
       require_tls_identity: false,
     },
-    { ...entry, env_var: 'B', passthrough_hosts: [], substitution: { headers: false } },
+    { ...entry, env_var: 'B', placeholder: '$Q', passthrough_hosts: [], substitution: { headers: false } },
   ];
   const secrets = { entries, violation_action: { type: 'block' }, passthrough_hosts: [{ type: 'any' }] };
   const request = { name: 'secretive', source: 'oci', reference: 'busybox', network: { secrets } };
@@ -81,6 +81,7 @@ test('the policies of secrets that clients from 0.7 send are kept to the letter'
     },
     {
       ...shown,
+      placeholder: '$Q',
       env_var: 'B',
       injection: { headers: false, basic_auth: false, query_params: false, body: false },
       on_violation: { type: 'block' },
