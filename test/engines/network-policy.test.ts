@@ -3,6 +3,8 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { BANDWIDTH } from '../../src/engines/docker/network/bandwidth.js';
 import { compilePolicy, FLOWS } from '../../src/engines/docker/network/compile-policy.js';
+import { GatedRules } from '../../src/engines/docker/network/gateway/gated-rules.js';
+import { KernelSets } from '../../src/engines/docker/network/gateway/kernel-sets.js';
 import type { GuardedGroup } from '../../src/network-policy/guarded-groups.js';
 import { PUBLIC_PROFILE } from '../../src/network-policy/public-profile.js';
 import type { NetworkPolicy, Rule } from '../../src/network-policy/schema.js';
@@ -28,6 +30,23 @@ const SURROUNDINGS = {
   openableGroups: [] as GuardedGroup[],
   bandwidthMbits: 250,
 };
+
+const gatedBy = (strict: boolean) => ({
+  strict,
+  dns: { nameservers: [], queryTimeoutMs: 1_000, rebindProtection: true },
+  tls: {
+    enabled: false,
+    ports: [443],
+    bypass: [],
+    verifyUpstream: true,
+    scopedVerify: [],
+    authorities: [],
+    blockQuic: true,
+    cacheCapacity: 1,
+    validityHours: 1,
+  },
+  secrets: [],
+});
 
 describeNetns('the rules in the kernel', () => {
   let guest: NetnsPeer;
@@ -256,6 +275,74 @@ describeNetns('the rules in the kernel', () => {
       numRuns: 40,
       endOnFailure: true,
     });
+  });
+
+  test(
+    'give the verdict of rules by domain for the addresses of their names',
+    { timeout: 120_000 },
+    async () => {
+      const names: Record<string, string[]> = {
+        'one.example': ['8.8.8.8', '10.0.0.1'],
+        'two.example': ['8.8.8.8', '9.255.255.255', '45.45.45.45', '169.254.169.254'],
+      };
+      const named = fc.constantFrom(...Object.keys(names)).map((domain) => ({ domain }));
+      const positions = fc.array(fc.tuple(fc.nat({ max: 8 }), named), { minLength: 1, maxLength: 4 });
+      const packets = fc.array(
+        packet.filter(({ way, peer, port }) => way === 'egress' && port !== 53 && WHAT[peer] !== undefined),
+        { minLength: 20, maxLength: 30 },
+      );
+      const decide = async (
+        base: NetworkPolicy,
+        inserted: [number, { domain: string }][],
+        tried: readonly Packet[],
+        isStrict: boolean,
+      ) => {
+        const rules = [...(base.rules ?? [])];
+        for (const [position, destination] of inserted)
+          rules.splice(position, 0, {
+            ...(rules[position] ?? { action: 'allow' }),
+            destination,
+            direction: 'egress',
+          });
+        const byDomain: NetworkPolicy = { ...base, rules };
+        // A rule by domain is about each address of its name.
+        const byAddress = rules.flatMap((rule): Rule[] => {
+          const { destination } = rule;
+          if (typeof destination === 'string' || !('domain' in destination)) return [rule];
+          return names[destination.domain]!.map((address) => ({ ...rule, destination: { cidr: address } }));
+        });
+        const gated = new GatedRules(byDomain, gatedBy(isStrict), SURROUNDINGS);
+        nft(GUEST, compilePolicy(byDomain, SURROUNDINGS, { gated }));
+        const sets = new KernelSets(byDomain, async (script) => nft(GUEST, script));
+        for (const [name, addresses] of Object.entries(names))
+          expect(await sets.bind(name, addresses, 600)).toBe(true);
+        // The gateway decides TCP in the strict form, and no rule by domain opens QUIC.
+        const judged = tried.filter(
+          ({ protocol, port }) => !isStrict || (protocol === 'udp' && port !== 443),
+        );
+        const seen = await Promise.all(
+          judged.map(async (one) => {
+            const expected = verdict({ ...base, rules: byAddress }, one, []);
+            return { one, expected, outcome: await outcomeOf(one, expected) };
+          }),
+        );
+        for (const { one, expected, outcome } of seen)
+          expect(outcome, JSON.stringify(one)).toBe(expected === 'allow' ? 'reached' : 'refused');
+      };
+      await fc.assert(fc.asyncProperty(policy, positions, packets, fc.boolean(), decide), {
+        numRuns: 20,
+        endOnFailure: true,
+      });
+    },
+  );
+
+  test('bound the connections of a sandbox by carrier', async () => {
+    const tried = Array.from({ length: 4 }, () => ({ way: 'egress', peer: '8.8.8.8', port: 443 }) as const);
+    nft(GUEST, compilePolicy(PUBLIC_PROFILE, SURROUNDINGS, { limits: { tcp: null, udp: 2 } }));
+    const outcomes: string[] = [];
+    for (const one of tried) outcomes.push(await outcomeOf({ ...one, protocol: 'udp' }, 'allow'));
+    expect(outcomes).toEqual(['reached', 'reached', 'refused', 'refused']);
+    expect(await outcomeOf({ ...tried[0]!, protocol: 'tcp' }, 'allow')).toBe('reached');
   });
 
   test('pass pings by the rules for their protocol', () => {
