@@ -299,6 +299,8 @@ it('bounds the queries of a sandbox', async () => {
 it('answers an organization while ten others wait for silent name servers', async () => {
   const { send, table } = await names(() => null, ALLOWED, { queryTimeoutMs: 400 });
   const nameservers = table.at(SANDBOX)!.settings.dns.nameservers;
+  // Before the queries, whose sockets may take the port that it needs for both protocols.
+  const good = await startNameServer(({ name }) => ({ answers: [a(name, '93.184.215.14')] }));
   const waiting: Promise<unknown>[] = [];
   for (let org = 0; org < 10; org += 1)
     for (let sandbox = 0; sandbox < 5; sandbox += 1) {
@@ -307,7 +309,6 @@ it('answers an organization while ten others wait for silent name servers', asyn
       table.set(settingsOf(ALLOWED, dns, { id: address, orgId: `slow ${org}`, address }));
       for (let at = 0; at < 60; at += 1) waiting.push(send(queryOf(`${sandbox}-${at}.example.com`), address));
     }
-  const good = await startNameServer(({ name }) => ({ answers: [a(name, '93.184.215.14')] }));
   const dns = { nameservers: [`127.0.0.1:${good.port}`] };
   table.set(settingsOf(ALLOWED, dns, { id: 'other', orgId: 'p', address: '10.77.0.9' }));
   expect(await send(queryOf('example.com'), '10.77.0.9')).toMatchObject({
