@@ -62,11 +62,17 @@ export class GatedRules {
 ${quic}    accept
   }
 `;
-    // The route is chosen again by the mark, for each packet of the connection.
+    // The route is chosen again by the mark, for each packet of the connection. The kernel deletes the route with the
+    // link, and then looks in the usual table, which leads to the bridge: so the output link is checked after it.
     return `${admit}  chain routing {
     type route hook output priority mangle + 1; policy accept;
     oifname "lo" accept
     ct mark ${GATED_MARK} meta mark set ct mark
+  }
+  chain held {
+    type filter hook postrouting priority mangle; policy accept;
+    ct mark ${GATED_MARK} oifname != "${INNER_LINK}" drop
+    ip daddr ${GATEWAY_ADDRESS} oifname != "${INNER_LINK}" drop
   }
   chain foreign_names {
     type nat hook output priority -100; policy accept;
@@ -80,6 +86,10 @@ ${quic}    accept
   beforeGuard(): string[] {
     const dns = `meta l4proto { tcp, udp } th dport ${DNS_PORT}`;
     return [
+      // A packet without a known connection gets no mark and no other address, so nothing would lead it to the gateway.
+      'ct state invalid drop',
+      // The gateway carries IPv4 alone. Programs that are refused at once take the other family.
+      'meta nfproto ipv6 jump refuse',
       `ip daddr ${GATEWAY_ADDRESS} ${this.hasResolver ? `${dns} accept` : 'jump refuse'}`,
       ...(this.hasResolver ? [`ip daddr ${GATEWAY_ADDRESS} jump refuse`] : []),
       // Other resolvers: the gateway answers for them, and knows no name.

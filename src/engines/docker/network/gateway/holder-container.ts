@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { INIT_PROGRAM } from '../../../../guest/programs.js';
 import { INSTANCE_LABEL } from '../../container.js';
-import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_MODIFIED } from '../../errors.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_MODIFIED, statusOf } from '../../errors.js';
 import type { GuestInit } from '../../guest-init.js';
 
 /** Owns the network namespace of the gateway. It lives as long as the sandboxes whose links end in it. */
@@ -44,7 +44,9 @@ export async function ensureHolder(docker: Docker, options: HolderOptions): Prom
   try {
     const found = await startHolder(docker, options);
     if (found.network === options.network) return found;
-  } catch {
+  } catch (error) {
+    // An engine that does not answer says nothing of a holder in which links of running sandboxes end.
+    if (statusOf(error) === undefined) throw error;
     // Its network was removed, or an earlier release made it in another way.
   }
   await removeHolder(docker, options.instanceId);

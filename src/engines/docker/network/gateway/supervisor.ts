@@ -279,10 +279,10 @@ export class GatewaySupervisor {
       for (const sandbox of this.sandboxes.values()) sandbox.linkedTo = undefined;
       this.configured = namespace;
     }
-    for (const [id, sandbox] of this.sandboxes) {
+    for (const sandbox of this.sandboxes.values()) {
       if (sandbox.linkedTo === namespace) continue;
-      // It has ended meanwhile.
-      await sandbox.link({ descriptor, key: namespace }).catch(() => this.sandboxes.delete(id));
+      // It has ended meanwhile, or is linked at the next start of the program. Without a link its rules let nothing out.
+      await sandbox.link({ descriptor, key: namespace }).catch(() => undefined);
     }
   }
 
