@@ -21,7 +21,10 @@ export class SandboxTable {
 
   set(settings: SandboxSettings): GatedSandbox {
     const previous = this.byId.get(settings.id);
-    if (previous) this.byAddress.delete(previous.settings.address);
+    this.forget(settings.id);
+    // The service gives an address to one sandbox at a time, so another one that had it has ended.
+    const ended = this.byAddress.get(settings.address);
+    if (ended) this.forget(ended.settings.id);
     const sandbox = new GatedSandbox(settings, previous?.bindings);
     this.byId.set(settings.id, sandbox);
     this.byAddress.set(settings.address, sandbox);

@@ -12,7 +12,8 @@ const MOST_REQUESTS = 8_192;
 const BIND_TIMEOUT_MS = 5_000;
 /** The service gives up first, so its reason arrives. */
 const ASK_GRACE_MS = 500;
-const FLOWS_OF_MESSAGE = 200;
+/** The secrets of a flow may have names of 64 KiB. */
+const FLOWS_BYTES = 256 * 1024;
 
 export type Settings = Exclude<ToGateway, { request: number }>;
 type Answer = Extract<ToGateway, { request: number }>;
@@ -74,8 +75,18 @@ export class ServiceLink {
   }
 
   flows(flows: readonly Flow[]): void {
-    for (let from = 0; from < flows.length; from += FLOWS_OF_MESSAGE)
-      this.writer.write({ type: 'flows', flows: flows.slice(from, from + FLOWS_OF_MESSAGE) });
+    let part: Flow[] = [];
+    let bytes = 0;
+    for (const flow of flows) {
+      const length = Buffer.byteLength(JSON.stringify(flow));
+      if (bytes + length > FLOWS_BYTES) {
+        this.writer.write({ type: 'flows', flows: part });
+        [part, bytes] = [[], 0];
+      }
+      part.push(flow);
+      bytes += length;
+    }
+    if (part.length > 0) this.writer.write({ type: 'flows', flows: part });
   }
 
   private request<Type extends Answer['type']>(

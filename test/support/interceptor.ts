@@ -56,6 +56,8 @@ export interface Given {
   tls?: Partial<TlsSettings>;
   secrets?: GatedSecret[];
   name?: string;
+  /** The sandbox has the address as an answer for the name. Default: true. */
+  resolved?: boolean;
   protocols?: readonly string[];
 }
 
@@ -85,13 +87,14 @@ export function settingsOf({ tls, secrets = [] }: Pick<Given, 'tls' | 'secrets'>
 
 /** A listener that hands each connection to the gateway's forwarder, for a server on loopback. */
 export async function openGate(given: Given): Promise<Gate> {
-  const { port, encrypted = true, name = NAME, protocols } = given;
+  const { port, encrypted = true, name = NAME, resolved = true, protocols } = given;
   const denials: Denial[] = [];
   const flow = { sent: 0, received: 0, secrets: [] as string[], ends: 0 };
   const table = new SandboxTable();
   const interceptor = new Interceptor({ denials: { add: (denial) => denials.push(denial) }, table });
   interceptor.setAuthority(GATEWAY_AUTHORITY);
   const sandbox = table.set(settingsOf(given));
+  if (resolved) sandbox.bindings.bind(name, ['127.0.0.1'], 600);
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) => {
     const to: Destination = {
       sandbox,

@@ -29,6 +29,12 @@ describe('a TLS ClientHello', () => {
     }
   });
 
+  it('has no more records than a gateway can read again and again', () => {
+    const long = clientHello('a.example', Buffer.concat([Buffer.from('00150200', 'hex'), Buffer.alloc(512)]));
+    expect(read(long)).toMatchObject({ name: 'a.example' });
+    expect(read(record(long.subarray(5), 1))).toMatchObject({ kind: 'broken', protocol: 'tls' });
+  });
+
   it('may have no name, or an address', () => {
     expect(read(clientHello(undefined))).toMatchObject({ kind: 'tls', name: undefined });
     expect(read(clientHello('192.0.2.1'))).toMatchObject({ kind: 'tls', name: '192.0.2.1' });

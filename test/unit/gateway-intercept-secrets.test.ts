@@ -22,7 +22,8 @@ interface Seen {
 /** A server that notes its requests, and a gateway for a sandbox with secrets. */
 async function open(
   secrets: GatedSecret[],
-  answer: (response: ServerResponse, seen: Seen) => void = (response) => void response.end('fine'),
+  answer: (response: ServerResponse, seen: Seen) => void = (response) =>
+    void response.setHeader('content-type', 'application/octet-stream').end('fine'),
   given: Partial<Given> = {},
 ) {
   const seen: Seen[] = [];
@@ -146,6 +147,9 @@ it('gives no value to a server that is not verified, or in clear, unless the sec
     [{ tls }, false, 200],
     [{ encrypted: false }, true, 403],
     [{ encrypted: false }, false, 200],
+    [{ tls, resolved: false }, false, 403],
+    [{ encrypted: false, resolved: false }, false, 403],
+    [{ resolved: false }, true, 200],
   ];
   for (const [given, requireTlsIdentity, status] of cases) {
     const { gate, seen } = await open([{ ...SECRET, requireTlsIdentity }], undefined, given);
@@ -153,6 +157,22 @@ it('gives no value to a server that is not verified, or in clear, unless the sec
     expect(await speak(socket, `GET / HTTP/1.1\nX-Key: ${P}`)).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
     expect(seen.map(({ headers }) => headers['x-key'])).toEqual(status === 200 ? [VALUE] : []);
   }
+});
+
+it('shows no value by TRACE, in an answer without a type, or in parts of a text', async () => {
+  const repeat = (response: ServerResponse, { headers }: Seen) => void response.end(String(headers['x-key']));
+  const head = (method: string) => `${method} / HTTP/1.1\nX-Key: ${P}`;
+  const { gate, seen } = await open([SECRET], repeat);
+  const untyped = await speak(await gate.tls(), head('GET'));
+  expect(untyped).toContain(P);
+  expect(untyped).not.toContain(VALUE);
+  expect(await speak(await gate.tls(), head('TRACE'))).toMatch(/^HTTP\/1.1 403 [^]*secret_policy_denied/);
+  expect(seen).toHaveLength(1);
+  const part = await open([SECRET], (response, { headers }) => {
+    response.writeHead(206, { 'content-type': 'text/plain', 'content-range': 'bytes 0-3/9' });
+    response.end(String(headers['x-key']).slice(0, 10));
+  });
+  expect(await speak(await part.gate.tls(), head('GET'))).not.toContain(VALUE.slice(0, 10));
 });
 
 it('gives no value to the host of a redirect', async () => {

@@ -109,6 +109,19 @@ it('tells the first refusal at once, and the number of equal ones later', () => 
   expect(told.length).toBe(66);
 });
 
+it('reports many flows with long names of secrets in lines that the service reads', async () => {
+  const { link: opened, sent } = link();
+  const book = new FlowBook();
+  const secrets = Array.from({ length: 40 }, (_, position) => `${position}`.padEnd(1_000, 'K'));
+  for (let port = 1; port <= 64; port += 1) {
+    const flow = book.open('s', { address: '192.0.2.1', port, protocol: 'tcp', rule: 0 });
+    for (const secret of secrets) flow.usedSecret(secret);
+  }
+  opened.flows(book.report());
+  await setImmediate();
+  expect(sent.flatMap((message) => (message.type === 'flows' ? message.flows : []))).toHaveLength(64);
+});
+
 it('counts traffic by destination, each byte once, and the surplus of destinations together', () => {
   let now = 1_000;
   const book = new FlowBook(() => now);

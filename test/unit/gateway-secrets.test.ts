@@ -19,7 +19,7 @@ const secret = (more: Partial<GatedSecret> = {}): GatedSecret => ({
   requireTlsIdentity: true,
   ...more,
 });
-const api = { name: 'api.example.com', isVerified: true };
+const api = { name: 'api.example.com', isVerified: true, isResolved: true };
 const to = (name: string) => ({ ...api, name });
 const latin1 = (value: string) => Buffer.from(value).toString('latin1');
 const base64 = (value: string) => Buffer.from(value).toString('base64');
@@ -89,6 +89,53 @@ test('refuses a placeholder on the way to another server, in each form in which 
   expect(unverified.head(head([['x', 'y']]))).not.toBeInstanceOf(Violation);
   const clear = new Substitution([secret({ requireTlsIdentity: false })], { ...api, isVerified: false });
   expect((clear.head(requests[0]!) as any).used).toEqual(['TOKEN']);
+});
+
+test('a value without a proof of the name needs an address that the sandbox resolved for it', () => {
+  const clear = [secret({ requireTlsIdentity: false })];
+  const request = head([['x', '$MSB_TOKEN']]);
+  const chosen = new Substitution(clear, { ...api, isVerified: false, isResolved: false });
+  expect(chosen.head(request)).toBeInstanceOf(Violation);
+  expect((new Substitution(clear, { ...api, isVerified: false }).head(request) as any).used).toEqual([
+    'TOKEN',
+  ]);
+});
+
+test('a placeholder that occurs everywhere makes no request of gigabytes', () => {
+  const short = new Substitution([secret({ placeholder: 'x', value: 'v'.repeat(4_000) })], api);
+  expect(short.body(Buffer.alloc(16 * 1024 ** 2, 'x'), 'application/json')).toBeInstanceOf(Violation);
+  expect(short.head(head([], `/?${'x'.repeat(60_000)}`))).toBeInstanceOf(Violation);
+  expect((short.body(Buffer.from('x')) as any).value.toString()).toBe('v'.repeat(4_000));
+});
+
+test('bodies of known binary types alone are not looked through', () => {
+  for (const read of [
+    undefined,
+    '',
+    'message/http',
+    'multipart/mixed',
+    'text/html',
+    'image/svg+xml',
+    'application/vnd.a+json',
+  ])
+    expect(Echoes.reads(read), read).toBe(true);
+  for (const binary of ['image/png', 'application/octet-stream', 'application/grpc', 'application/zip'])
+    expect(Echoes.reads(binary), binary).toBe(false);
+});
+
+test('long credentials are found in pieces, in time of their length', async () => {
+  const written = base64('me:$MSB_TOKEN'.padEnd(40_000, 'z'));
+  const substitution = new Substitution([secret({ value: 'hunter22' })], api);
+  substitution.head(head([['authorization', `Basic ${written}`]]));
+  const [sent] = substitution.credentials.keys();
+  const echoes = new Echoes(substitution.shared, substitution.credentials);
+  const halves = [sent!.slice(0, 20_000), sent!.slice(20_000)].map((half) => Buffer.from(half));
+  expect(await text(Readable.from(halves).pipe(echoes.transform()))).toBe(written);
+  const before = performance.now();
+  const hostile = Array.from({ length: 16 }, () => Buffer.from(sent!.slice(0, 60).repeat(1_000)));
+  await text(Readable.from(hostile).pipe(echoes.transform()));
+  // It took half a second for each piece.
+  expect(performance.now() - before).toBeLessThan(4_000);
 });
 
 test('a value with a line break never reaches a header', () => {

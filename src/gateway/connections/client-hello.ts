@@ -12,6 +12,8 @@ const HOST_NAME = 0;
 const RECORD_HEADER = 5;
 const MESSAGE_HEADER = 4;
 const LONGEST_RECORD = 16_384;
+/** Clients that divide a hello make two. */
+const MOST_RECORDS = 128;
 const LONGEST_SESSION_ID = 32;
 const RANDOM = 32;
 
@@ -38,6 +40,8 @@ export function readClientHello(bytes: Buffer, longest: number): ClientHello {
   let wanted = MESSAGE_HEADER;
   let at = 0;
   while (length < wanted) {
+    // It is read again with each piece that arrives, so its records are few.
+    if (fragments.length >= MOST_RECORDS) return 'broken';
     const header = bytes.subarray(at, at + RECORD_HEADER);
     if (!isRecordOfHandshake(header)) return 'broken';
     if (header.length < RECORD_HEADER) return 'more';

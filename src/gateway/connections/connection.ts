@@ -18,7 +18,7 @@ export const WAITS = {
   serverFirstMs: 1_000,
 };
 /** The bytes are read again at each fragment. */
-const MOST_FRAGMENTS = 1_024;
+const MOST_FRAGMENTS = 256;
 const CONNECT_MS = 30_000;
 const KEEP_ALIVE_MS = 60_000;
 

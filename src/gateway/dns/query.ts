@@ -3,6 +3,7 @@ import { nameOf, questionOf, RCODES } from './question.js';
 
 const HEADER_BYTES = 12;
 const CLASS_IN = 1;
+const MOST_ADDITIONALS = 2;
 
 /** A valid query of a sandbox. */
 export interface Query {
@@ -26,6 +27,13 @@ export type ReadQuery = { query: Query } | { refusal: Buffer } | undefined;
 export function readQuery(message: Buffer): ReadQuery {
   if (message.length < HEADER_BYTES || (message[2]! & 0x80) !== 0) return undefined;
   if ((message[2]! & 0x78) !== 0) return { refusal: refuse(message, RCODES.notImp) };
+  // Each record may have a name of a thousand pointers. A query has the options of EDNS, and perhaps a signature.
+  if (
+    message.readUInt16BE(6) > 0 ||
+    message.readUInt16BE(8) > 0 ||
+    message.readUInt16BE(10) > MOST_ADDITIONALS
+  )
+    return { refusal: refuse(message, RCODES.formErr) };
   const question = questionOf(message);
   const opts = question && optsOf(message);
   if (!opts || opts.length > 1) return { refusal: refuse(message, RCODES.formErr) };

@@ -16,6 +16,8 @@ export class Connection {
   private sent = 0;
   private received = 0;
   private readonly timer: NodeJS.Timeout;
+  /** An open connection lives on when the lifetime of an answer ends. */
+  private readonly resolved: ReadonlySet<string>;
 
   constructor(
     /** As the kernel gave it. */
@@ -25,6 +27,7 @@ export class Connection {
     readonly work: SharedWork,
     private readonly current: (id: string) => GatedSandbox | undefined,
   ) {
+    this.resolved = new Set(to.sandbox.bindings.namesOf(to.address));
     this.timer = setInterval(() => this.count(), COUNT_MS);
     raw.once('close', () => {
       clearInterval(this.timer);
@@ -37,6 +40,12 @@ export class Connection {
   get secrets(): readonly GatedSecret[] {
     const { sandbox } = this.to;
     return (this.current(sandbox.settings.id) ?? sandbox).settings.secrets;
+  }
+
+  /** Whether the sandbox got the address of this connection as an answer for the name. */
+  isResolved(name: string): boolean {
+    const { sandbox, address } = this.to;
+    return this.resolved.has(name) || sandbox.bindings.namesOf(address).includes(name);
   }
 
   get orgId(): string {

@@ -26,7 +26,7 @@ export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
     if (response.headersSent) return;
     if (statusCode === 100) response.writeContinue();
     if (statusCode === 102) response.writeProcessing();
-    if (statusCode === 103) writeEarlyHints(response, rawHeaders);
+    if (statusCode === 103) writeEarlyHints(exchange, rawHeaders);
   };
   const relayResponse = (answered: IncomingMessage) => {
     if (!outgoing.shouldKeepAlive) response.shouldKeepAlive = false;
@@ -52,7 +52,11 @@ export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
 
 function relayParts({ name, request, response, secrets }: Exchange, answered: IncomingMessage): void {
   const { headers, rawHeaders, statusMessage = '' } = answered;
-  const echoes = secrets?.echoesOfBody(headers['content-type'], headers['content-encoding']);
+  const echoes = secrets?.echoesOfBody(
+    answered.statusCode!,
+    headers['content-type'],
+    headers['content-encoding'],
+  );
   const fields = withoutEchoes(forwardedFields(rawHeaders), secrets);
   const sent = echoes && request.method !== 'HEAD' ? withoutFields(fields, LENGTH) : fields;
   try {
@@ -83,8 +87,8 @@ function withoutEchoes(fields: [string, string][], secrets: RequestSecrets | und
   return secrets ? fields.map(([name, value]) => [name, secrets.echo(value)]) : fields;
 }
 
-function writeEarlyHints(response: ServerResponse, rawHeaders: readonly string[]): void {
-  const link = valuesOf(rawHeaders, 'link');
+function writeEarlyHints({ response, secrets }: Exchange, rawHeaders: readonly string[]): void {
+  const link = valuesOf(rawHeaders, 'link').map((value) => secrets?.echo(value) ?? value);
   if (link.length === 0) return;
   try {
     response.writeEarlyHints({ link });

@@ -160,7 +160,11 @@ function relay({ stream, outgoing, isWhole, secrets, trailers }: Exchange): void
   const respond = (headers: IncomingHttpHeaders, flags: number) => {
     if (stream.destroyed || stream.headersSent) return;
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
-    const echoes = secrets?.echoesOfBody(headers['content-type'], headers['content-encoding']);
+    const echoes = secrets?.echoesOfBody(
+      Number(headers[':status']),
+      headers['content-type'],
+      headers['content-encoding'],
+    );
     const last = trailersOf(outgoing);
     sendTrailers(stream, () => withoutEchoes(last.headers, secrets));
     const answered = withoutEchoes(forwarded(headers), secrets);
@@ -190,7 +194,7 @@ const isAnswered = new WeakSet<ServerHttp2Stream>();
 function scanBody(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, secrets: RequestSecrets): void {
   const scan = secrets.scanner('h2');
   // Before the pipe: a piece with the end of a placeholder is not sent.
-  stream.on('data', (piece: Buffer) => {
+  const look = (piece: Buffer) => {
     const refusal = isAnswered.has(stream) ? undefined : scan(piece);
     if (!refusal) return pauseFor(stream, secrets.rest());
     isAnswered.add(stream);
@@ -200,7 +204,11 @@ function scanBody(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, secret
     outgoing.close(NGHTTP2_CANCEL);
     outgoing.destroy();
     stream.resume();
-  });
+  };
+  stream.on(
+    'data',
+    guarded(look, () => stream.destroy()),
+  );
 }
 
 type Stream = ClientHttp2Stream | ServerHttp2Stream;
@@ -230,6 +238,8 @@ function sendTrailers(stream: Stream, trailers: () => OutgoingHttpHeaders | unde
 }
 
 function answer(stream: ServerHttp2Stream, refusal: Refusal): void {
+  // A client may have closed it while its last bytes waited here.
+  if (stream.closed || stream.destroyed) return void stream.destroy();
   const text = refusalText(refusal);
   const [type, length] = [refusalHeaders(text)[1], refusalHeaders(text)[3]];
   stream.respond({ ':status': refusal.status, 'content-type': type, 'content-length': length });

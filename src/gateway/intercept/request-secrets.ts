@@ -6,6 +6,7 @@ import type { Refusal } from './refusal.js';
 
 type Fields = readonly (readonly [string, string])[];
 
+const PARTIAL = 206;
 /** Work on a small body counts as a part of its request. */
 const LEAST_CHARGED_MS = 0.2;
 
@@ -29,7 +30,8 @@ export class RequestSecrets {
   static for(connection: Connection, name: string, isVerified: boolean): RequestSecrets | undefined {
     const { secrets } = connection;
     if (secrets.length === 0) return undefined;
-    const substitution = new Substitution(secrets, { name, isVerified });
+    const isResolved = connection.isResolved(name);
+    const substitution = new Substitution(secrets, { name, isVerified, isResolved });
     return substitution.isIdle ? undefined : new RequestSecrets(connection, name, substitution);
   }
 
@@ -42,6 +44,7 @@ export class RequestSecrets {
     path: string,
     headers: Fields,
   ): { path: string; headers: [string, string][] } | Refusal {
+    if (method === 'TRACE' && this.substitution.shared.length > 0) return noTrace(this.name);
     // A compressed answer could not be looked through.
     return this.substitute(method, path, this.echoes.isIdle ? headers : asksForPlain(headers));
   }
@@ -55,7 +58,9 @@ export class RequestSecrets {
     path: string,
     headers: Fields,
   ): { path: string; headers: [string, string][] } | Refusal {
-    const head = this.substitution.head({ method, path, headers });
+    const head = this.timed(() => this.substitution.head({ method, path, headers }));
+    // Nobody waits for it here: the next request or piece of the organization does.
+    void this.rest()?.catch(() => undefined);
     if (head instanceof Violation) return this.refuse(head);
     this.note(head.used);
     return head.value;
@@ -83,14 +88,15 @@ export class RequestSecrets {
 
   /** A value of a header of the answer. */
   echo(value: string): string {
-    return this.echoes.isIdle ? value : this.echoes.replace(value);
+    return this.echoes.isIdle ? value : this.timed(() => this.echoes.replace(value));
   }
 
   /** Undefined: the body of the answer stays as it is. */
-  echoesOfBody(contentType?: string, contentEncoding?: string): Transform | undefined {
+  echoesOfBody(status: number, contentType?: string, contentEncoding?: string): Transform | undefined {
     const isPlain = contentEncoding === undefined || contentEncoding === 'identity';
     if (this.echoes.isIdle || !isPlain || !Echoes.reads(contentType)) return undefined;
-    return this.echoes.transform();
+    // Parts of a text may each have a part of the value, which cannot be found.
+    return this.echoes.transform(status === PARTIAL ? 'refuse' : 'replace');
   }
 
   /** To be awaited after work on a body. Undefined: the organization may go on. */
@@ -120,6 +126,16 @@ export class RequestSecrets {
       domain: this.name,
     };
   }
+}
+
+/** The answer to it is the request, in a form of the server. */
+function noTrace(domain: string): Refusal {
+  return {
+    status: 403,
+    code: 'secret_policy_denied',
+    message: 'TRACE would show the values of secrets: send another request',
+    domain,
+  };
 }
 
 function asksForPlain(headers: Fields): Fields {

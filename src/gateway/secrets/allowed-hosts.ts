@@ -7,6 +7,8 @@ export interface Recipient {
   name: string;
   /** TLS, with a certificate that was verified for the name. */
   isVerified: boolean;
+  /** The sandbox got this address as an answer for the name. Without either, the guest itself chose the server. */
+  isResolved: boolean;
 }
 
 /**
@@ -22,10 +24,10 @@ export function matchesHost({ type, value = '' }: HostPattern, name: string): bo
   return suffix !== undefined && isWithinDomain(name, suffix);
 }
 
-export function standingOf(secret: GatedSecret, { name, isVerified }: Recipient): Standing {
+export function standingOf(secret: GatedSecret, { name, isVerified, isResolved }: Recipient): Standing {
   const matches = (patterns: readonly HostPattern[]) =>
     patterns.some((pattern) => matchesHost(pattern, name));
   if (matches(secret.allowedHosts))
-    return isVerified || !secret.requireTlsIdentity ? 'allowed' : 'unverified';
+    return isVerified || (isResolved && !secret.requireTlsIdentity) ? 'allowed' : 'unverified';
   return matches(secret.passthroughHosts) ? 'passthrough' : 'foreign';
 }

@@ -6,6 +6,9 @@ import type { SentCredentials } from './substitute.js';
 /** A shorter value occurs in texts by chance. */
 const SHORTEST = 4;
 
+const BINARY =
+  /^((image|audio|video|font|model)\/(?!svg)|application\/(octet-stream|pdf|wasm|grpc|zip|gzip|zstd|x-(gzip|tar|xz|bzip2|7z|rpm|debian|java|git)|java-archive|vnd\.))(?!.*\+(json|xml|text))/i;
+
 interface Values {
   secrets: readonly GatedSecret[];
   texts: EncodedTexts;
@@ -42,15 +45,18 @@ export class Echoes {
     }
   }
 
-  /** Bodies of text and JSON are looked through. A change would break others, such as archives. */
+  /** Also bodies of no or an unknown type, such as `message/http`. A change would break those of known binary types. */
   static reads(contentType = ''): boolean {
-    return /^(text\/|application\/([a-z0-9.+-]+\+)?(json|xml|x-ndjson|javascript|x-www-form-urlencoded))/i.test(
-      contentType,
-    );
+    return !BINARY.test(contentType);
   }
 
-  /** Keeps back only an end that may be the beginning of a value, so that live streams stay live. */
-  transform(): Transform {
+  /**
+   * Keeps back only an end that may be the beginning of a value, so that live streams stay live. `refuse`: the body
+   * ends with an error.
+   */
+  transform(mode: 'replace' | 'refuse' = 'replace'): Transform {
+    if (mode === 'refuse')
+      return new Transform({ transform: (_piece, _encoding, done) => done(new Error('a part of a text')) });
     const effort = new Effort();
     let rest = '';
     const take = (piece: string, isLast: boolean, done: TransformCallback) => {
@@ -105,8 +111,14 @@ function valuesOf(secrets: readonly GatedSecret[]): Values | undefined {
 
 /** The length of the longest end of `text` with which `sent` begins. */
 function overlapOf(text: string, sent: string): number {
-  for (let length = Math.min(sent.length - 1, text.length); length > 0; length--) {
-    if (text.endsWith(sent.slice(0, length))) return length;
+  const end = text.slice(Math.max(0, text.length - sent.length + 1));
+  // By Knuth, Morris and Pratt, in time of both lengths: servers and guests choose the texts. Base64 has no zero.
+  const whole = `${sent}\0${end}`;
+  const borders = new Uint32Array(whole.length);
+  for (let at = 1, border = 0; at < whole.length; at += 1) {
+    while (border > 0 && whole.charCodeAt(at) !== whole.charCodeAt(border)) border = borders[border - 1]!;
+    if (whole.charCodeAt(at) === whole.charCodeAt(border)) border += 1;
+    borders[at] = border;
   }
-  return 0;
+  return end === '' ? 0 : borders[whole.length - 1]!;
 }

@@ -15,6 +15,9 @@ const STEPS_PER_CHARACTER = 2;
 /** Pieces of one byte make the search begin anew a thousand times within one text. */
 const FIRST_STEPS = 1_000_000;
 
+/** Each occurrence takes memory. */
+const MOST_FOUND = 65_536;
+
 /** The search would take too long, because the texts and the searched bytes repeat themselves. */
 export class SearchEffortError extends Error {
   constructor() {
@@ -101,6 +104,7 @@ export class EncodedTexts {
       const walk = this.walk(latin1, start, effort, accepts);
       if (walk.isUnfinished) unfinished = Math.min(unfinished, start);
       if (!walk.found) continue;
+      if (found.length >= MOST_FOUND) throw new SearchEffortError();
       found.push(walk.found);
       start = walk.found.end - 1;
     }

@@ -36,6 +36,9 @@ export class Violation {
 /** A whole body that is rewritten is in memory, so it is bounded. */
 export const LARGEST_BODY = 16 * 1024 ** 2;
 
+/** One placeholder of a letter in a large body would else become a body of gigabytes. */
+const MOST_GROWTH = 256 * 1024;
+
 /** The credentials that were sent, and those that the guest wrote: an echo of the first becomes the second. */
 export type SentCredentials = Map<string, string>;
 
@@ -48,6 +51,8 @@ export class Substitution {
   /** The secrets whose values this server may have, so that its answers may repeat them. */
   readonly shared: readonly GatedSecret[];
   private readonly texts: EncodedTexts;
+  /** Of the whole request: a head of many fields begins no search anew. */
+  private readonly effort = new Effort();
   private readonly allowed: ReadonlySet<GatedSecret>;
   /** With the reason, for people. */
   private readonly forbidden = new Map<GatedSecret, string>();
@@ -63,8 +68,12 @@ export class Substitution {
     for (const secret of secrets) {
       const standing = standingOf(secret, recipient);
       if (standing === 'foreign') this.forbidden.set(secret, `${recipient.name} may not have it`);
-      if (standing === 'unverified')
-        this.forbidden.set(secret, `${recipient.name} has not proved its name by a verified certificate`);
+      if (standing === 'unverified') {
+        const proof = secret.requireTlsIdentity
+          ? 'by a verified certificate'
+          : 'by a certificate or an address';
+        this.forbidden.set(secret, `${recipient.name} has not proved its name ${proof}`);
+      }
     }
   }
 
@@ -158,7 +167,9 @@ export class Substitution {
   }
 
   private search(text: string): Found[] {
-    return this.texts.search(text, { accepts: (position) => this.isKnown(this.secrets[position]!) }).found;
+    const accepts = (position: number) => this.isKnown(this.secrets[position]!);
+    this.effort.grant(text.length);
+    return this.texts.search(text, { accepts, effort: this.effort }).found;
   }
 
   /** Throws the violation. */
@@ -187,9 +198,21 @@ export class Substitution {
   ): string {
     const found = this.search(text);
     this.refuseFound(found);
+    const known = new Map<string, string>();
+    let grown = 0;
     return replaceFound(text, found, (position, written) => {
       const secret = this.secrets[position]!;
-      return isPlace(secret) ? replacement(secret, written) : written;
+      if (!isPlace(secret)) return written;
+      const key = `${position} ${written}`;
+      const value = known.get(key) ?? replacement(secret, written);
+      known.set(key, value);
+      grown += value.length - written.length;
+      if (grown > MOST_GROWTH)
+        throw new Violation(
+          secret,
+          'its placeholder is there so often that the values would make it too long',
+        );
+      return value;
     });
   }
 

@@ -75,7 +75,15 @@ export class GatewayProgram {
     // The end of the child says it.
     stdin!.on('error', () => undefined);
     this.writer = new MessageWriter(stdin!, MOST_UNREAD_BYTES);
-    readMessages<FromGateway>(stdout!, LONGEST_FROM_GATEWAY, { receive, fail: () => this.kill() });
+    // A program that sends anything else is no longer ours, and must not end the service.
+    const take = (message: FromGateway) => {
+      try {
+        receive(message);
+      } catch {
+        this.kill();
+      }
+    };
+    readMessages<FromGateway>(stdout!, LONGEST_FROM_GATEWAY, { receive: take, fail: () => this.kill() });
   }
 
   send(message: ToGateway): void {

@@ -79,6 +79,9 @@ export class GatewaySupervisor {
   async add(run: Run & GatedRun, pause: PauseContainer, surroundings: Surroundings): Promise<void> {
     const { orgId, sandboxId, spec, secrets } = run;
     const sandbox = this.sandboxOf({ orgId, sandboxId, spec }, pause, surroundings);
+    // The engine gives out an address again as soon as its sandbox has ended, before the end is listed.
+    for (const [id, { address }] of this.sandboxes)
+      if (id !== sandboxId && address === sandbox.address) this.forget(id);
     this.sandboxes.set(sandboxId, sandbox);
     this.noteNeed();
     try {
@@ -216,7 +219,7 @@ export class GatewaySupervisor {
     const isReady = new Promise<undefined>((resolve) => (noteReady = () => resolve(undefined)));
     const program: GatewayProgram = new GatewayProgram({ instanceId, namespace: descriptor }, (message) => {
       if (message.type === 'ready') noteReady();
-      else void this.answer(program, message);
+      else void this.answer(program, message).catch(() => program.kill());
     });
     const checks = setInterval(() => {
       if (!mayRun() || !isAliveWith(holder.pid, holderLine(instanceId))) program.kill();
@@ -322,7 +325,7 @@ export class GatewaySupervisor {
         return;
       }
       case 'denied':
-        services.denied(message.denial);
+        if (this.sandboxes.has(message.denial.sandbox)) services.denied(message.denial);
         return;
       case 'flows':
         services.flows(message.flows);
