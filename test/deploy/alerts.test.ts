@@ -53,6 +53,7 @@ const CASES: Record<string, { series: string; well: string; ill: string }[]> = {
   SandkeepWorkerWithoutProcess: [
     { series: 'sandkeep_worker_lease_remaining_seconds{worker="a",worker_id="1"}', well: '8', ill: '-100' },
   ],
+  SandkeepGatewayEnds: [{ series: 'sandkeep_network_gateway_ends_total', well: '2', ill: '0+1x60' }],
   SandkeepEventLogStuck: [{ series: 'sandkeep_event_log_unsealed_oldest_seconds', well: '1', ill: '90' }],
   SandkeepEventLogNotVerified: [
     { series: 'sandkeep_event_log_verification_age_seconds', well: '2592000', ill: '2764800' },

@@ -106,7 +106,7 @@ function gatewayFinding({ lacks }: Pick<DockerRuntime, 'lacks'>, system: HostSys
     check,
     state: 'missing',
     found: `policies by domain, secrets and interception are refused: ${reason}`,
-    remedy: `${installCommand(system, 'iproute2')}; docs/network.md has what the gateway needs`,
+    remedy: `if it is a program: ${installCommand(system, 'iproute2')}; docs/network.md has what the gateway needs`,
   };
 }
 

@@ -51,7 +51,7 @@ export class Substitution {
   /** The secrets whose values this server may have, so that its answers may repeat them. */
   readonly shared: readonly GatedSecret[];
   private readonly texts: EncodedTexts;
-  /** Of the whole request: a head of many fields begins no search anew. */
+  /** All searches of a request share it: a head of many fields begins no search anew. */
   private readonly effort = new Effort();
   private readonly allowed: ReadonlySet<GatedSecret>;
   /** With the reason, for people. */

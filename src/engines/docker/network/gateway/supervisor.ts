@@ -284,7 +284,7 @@ export class GatewaySupervisor {
     }
     for (const sandbox of this.sandboxes.values()) {
       if (sandbox.linkedTo === namespace) continue;
-      // It has ended meanwhile, or is linked at the next start of the program. Without a link its rules let nothing out.
+      // It has ended meanwhile, or gets its link at the next start of the program. Without one nothing gets out.
       await sandbox.link({ descriptor, key: namespace }).catch(() => undefined);
     }
   }
