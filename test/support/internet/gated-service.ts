@@ -49,7 +49,7 @@ export class GatedService {
     };
     const query = { start: true, wait_for: 'running', wait_timeout: 60 };
     const { body, text } = await by.post('/v1/sandboxes', request, query);
-    if (body.status !== 'running') throw new Error(`the sandbox does not run: ${text}`);
+    if (body.status !== 'running') throw new Error(`the sandbox does not run: ${text}\n${this.served.err()}`);
     this.ids.push(body.id);
     return body.id;
   }

@@ -48,7 +48,8 @@ export async function makeLink(
   // Packets of the whole world arrive on it, and the way back to them is another. Where the machine checks that, even
   // loosely, the kernel drops them. The stricter of the two settings counts, and the bridge keeps its own.
   await writeSettings(sandbox, [`net/ipv4/conf/${INNER_LINK}/rp_filter`, 'net/ipv4/conf/all/rp_filter'], '0');
-  await ipIn(gateway, `link set ${outer} up\nroute add ${address}/32 dev ${outer}`);
+  // Not `add`: the link of an ended sandbox with this address may still be there, with its route.
+  await ipIn(gateway, `link set ${outer} up\nroute replace ${address}/32 dev ${outer}`);
   await applyRules(gateway, knownSandbox('add', outer, address));
 }
 
