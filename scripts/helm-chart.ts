@@ -38,6 +38,10 @@ const SET_BY_CHART = new Set<OptionName>([
     'drainSeconds',
     'tlsCert',
     'tlsKey',
+    'previewHost',
+    'previewPort',
+    'previewTlsCert',
+    'previewTlsKey',
   ] as const),
   ...(['kubeconfig', 'kubernetesContext', 'kubernetesNamespace', 'kubernetesNamespaces'] as const),
   ...([

@@ -210,6 +210,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'sandboxes',
     holds: 'Admission, lifecycle (a file an operation), reads, placement, reconciling.',
   },
+  previews: {
+    theme: 'sandboxes',
+    holds: 'Ports of sandboxes as origins of their own: listener, proxy, grants.',
+  },
   import: {
     theme: 'operation',
     holds: 'History from elsewhere: it writes every table, bypassing the operations.',

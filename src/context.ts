@@ -85,10 +85,18 @@ export interface Shared {
   /** Undefined: no traces are exported. */
   tracing?: Tracing | undefined;
   settings: Settings;
+  /** Undefined: this process serves no previews. */
+  previews?: PreviewLinks | undefined;
   /** Aborts when the service stops; waiting requests then answer at once. */
   stopping: AbortSignal;
   /** Aborts before that: requests are still served, and clients should turn to another process. */
   draining?: AbortSignal;
+}
+
+/** The URLs of previews. */
+interface PreviewLinks {
+  /** Such as `http://8080-….localhost:8081`, without a final slash. */
+  originOf(place: { port: number; sandboxId: string }): string;
 }
 
 export interface Peer {

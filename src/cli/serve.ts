@@ -73,6 +73,7 @@ function announce({ json, runtime, console: hasConsole }: ServeOptions, service:
     const served = {
       address,
       ...(service.metricsAddress === undefined ? {} : { metrics: service.metricsAddress }),
+      ...(service.previews === undefined ? {} : { previews: service.previews }),
       runtime: service.runtime.name,
       ...capacity,
       version: VERSION,
@@ -87,6 +88,7 @@ function announce({ json, runtime, console: hasConsole }: ServeOptions, service:
     ...(hasConsole ? [`  console        ${address}/console`] : []),
     `  API reference  ${address}/docs`,
     ...(service.metricsAddress === undefined ? [] : [`  metrics        ${service.metricsAddress}/metrics`]),
+    ...(service.previews === undefined ? [] : [`  previews       ${service.previews}`]),
     `  database       ${database}`,
     `  runtime        ${service.runtime.description}`,
     ...(reason === null ? [`  capacity       room for ${capacityText(service.runtime.capacity)}`] : []),

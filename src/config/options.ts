@@ -7,6 +7,7 @@ import { ENGINE_OPTIONS, RUNTIME_CHOICES } from '../engines/register.js';
 import { SHARED_CPU_MILLIS } from '../engine/shared-cpu.js';
 import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
 import { LISTENING_OPTIONS } from './listening-options.js';
+import { PREVIEW_OPTIONS } from './preview-options.js';
 import { dataFile, InDataDir, type Options, type Option, type ValuesOf } from '../options/option.js';
 import {
   choice,
@@ -57,6 +58,7 @@ export const OPTIONS = {
     default: dataFile('event-keys'),
   },
   ...LISTENING_OPTIONS,
+  ...PREVIEW_OPTIONS,
   role: {
     type: choice('<role>', ROLES),
     description:

@@ -38,7 +38,7 @@ interface Connection {
 export class Connections {
   private readonly open = new Map<Socket, Connection>();
   private readonly networks = new Map<string, Network>();
-  private readonly begun = new WeakMap<IncomingMessage, number>();
+  private readonly begun = new WeakMap<object, number>();
   private refused = 0;
   private evictions = 0;
   private refusals = 0;
@@ -61,7 +61,7 @@ export class Connections {
    * Returns how many requests were in progress on the connection when this one arrived; undefined if the connection was
    * refused.
    */
-  begin(request: IncomingMessage): number | undefined {
+  begin(request: Pick<IncomingMessage, 'socket'>): number | undefined {
     const socket = carrierOf(request.socket);
     const connection = this.open.get(socket);
     if (!connection || this.begun.has(request)) return this.begun.get(request);

@@ -254,6 +254,11 @@ export const CATALOGUE = {
     remedy:
       '`details.kind` names the fault: such as `not_found`, `permission_denied`, `bad_cwd` or `user_setup_failed`. Mend the program, its directory or its user.',
   },
+  misdirected_request: {
+    status: 421,
+    message: 'this host name is not served here',
+    remedy: 'Use the URL that the preview was created with, letter for letter.',
+  },
   rate_limited: {
     status: 429,
     message: 'too many requests',
@@ -268,6 +273,11 @@ export const CATALOGUE = {
     status: 500,
     message: 'something went wrong on our side',
     remedy: 'Try again; when it stays, give the operator `details.request_id`.',
+  },
+  no_answer_of_sandbox: {
+    status: 502,
+    message: 'the server in the sandbox gave no valid answer',
+    remedy: 'Check that the server listens on this port of the sandbox, and read its log.',
   },
   not_supported: {
     status: 501,

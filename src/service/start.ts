@@ -31,6 +31,7 @@ import {
   closeApp,
   explainListenError,
 } from './listening.js';
+import { listenForPreviews, previewHostsOf } from './listen-for-previews.js';
 import { archivedDirectory, startBackups, startWalArchive } from './keep-copies.js';
 import { openDatabase, openPools, describeDatabase } from './open-database.js';
 import { openKeysOfLog, openSecretKeys } from './open-keys.js';
@@ -46,6 +47,8 @@ const METRICS_FRESH_MS = 5_000;
 export interface Service {
   address: string;
   metricsAddress: string | undefined;
+  /** The form of the URLs of previews, for the operator. Undefined: there are none. */
+  previews: string | undefined;
   /** A sentence for the operator. */
   database: string;
   runtime: Runtime;
@@ -133,6 +136,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   resources.add('the measurement of disks', () => disk.stop());
 
   const archived = archivedDirectory(options);
+  const previews = previewHostsOf(options);
   const ctx = makeContext<ServiceContext>(instance.cursorKey, {
     disk,
     pool,
@@ -149,6 +153,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
     stopping,
     draining,
     certificate,
+    previews,
     walWaitingSecs: archived && (() => walWaitingSecs(archived)),
     settings: settingsOf(options, priceBook),
     peer: makePeer(instance.cursorKey, options.advertiseUrl, authorities),
@@ -169,6 +174,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   });
   ctx.peer.address ??= reachableAt(address);
   const metricsAddress = metrics && (await listenForScrapes(metrics, ctx, startup));
+  if (previews) await listenForPreviews(ctx, previews, startup);
   const firstKey = await createFirstKey(pool);
   if (options.role !== 'api') await startBackups(ctx, instance.id, startup);
   await startWalArchive(ctx, startup);
@@ -176,6 +182,7 @@ async function start(startup: Startup): Promise<Omit<Service, 'stop'>> {
   return {
     address,
     metricsAddress,
+    previews: previews?.pattern,
     database: describeDatabase(database),
     runtime,
     fallback,

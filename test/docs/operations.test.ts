@@ -46,7 +46,7 @@ async function places(): Promise<Map<string, string>> {
     ['/var/backups', join(folder, 'backups')],
     ['postgres://sandkeep@db.example.com/sandkeep', `'${urlOf(database.address)}'`],
     ['8080', await freePort()],
-    ['8081', await freePort()],
+    ['8082', await freePort()],
     ['9100', await freePort()],
     ['9101', await freePort()],
     ...(hasPromtool ? [] : ([['promtool check config', 'cat']] as const)),

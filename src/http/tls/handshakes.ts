@@ -1,5 +1,6 @@
 import { constants } from 'node:crypto';
 import type { Server } from 'node:http';
+import type { Http2Server } from 'node:http2';
 import type { Socket } from 'node:net';
 import { createServer, TLSSocket, type SecureContextOptions } from 'node:tls';
 import { carry, peerOf, UNIX_PEER } from '../client-address.js';
@@ -29,19 +30,20 @@ function contextOf({ cert, key }: KeyPair): SecureContextOptions {
 
 /**
  * Makes an HTTP server expect TLS on each new connection; connections of a Unix socket stay as they are. `answerPlain`
- * gets the connections that begin without TLS. Returns a function that closes the connections that are still in their
- * handshake.
+ * gets the connections that begin without TLS. `http2`: gets the connections whose clients choose HTTP/2, which is
+ * offered only then. Returns a function that closes the connections that are still in their handshake.
  */
 export function expectTls(
   server: Server,
   certificate: Certificate,
   answerPlain: (socket: Socket) => void,
+  http2?: Http2Server,
 ): () => void {
   const [serve] = server.listeners('connection') as [(socket: Socket) => void];
   server.removeAllListeners('connection');
   const tls = createServer({
     ...contextOf(certificate.pair),
-    ALPNProtocols: ['http/1.1'],
+    ALPNProtocols: http2 ? ['h2', 'http/1.1'] : ['http/1.1'],
     handshakeTimeout: HANDSHAKE_MS,
   });
   certificate.onRenewal((pair) => tls.setSecureContext(contextOf(pair)));
@@ -79,7 +81,8 @@ export function expectTls(
     }
     begun.settled();
     carry(socket, begun.socket);
-    server.emit('connection', socket);
+    if (socket.alpnProtocol === 'h2' && http2) http2.emit('connection', socket);
+    else server.emit('connection', socket);
   });
   tls.on('tlsClientError', (_error, socket) => socket.destroy());
   server.on('connection', (socket: Socket) => {

@@ -1,0 +1,111 @@
+import type { ServiceContext } from '../context.js';
+import { NO_HOST } from '../http/listen.js';
+import { TrustedProxies } from '../http/client-address.js';
+import { ApiError } from '../http/errors.js';
+import { Certificate } from '../http/tls/certificate.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { answerError } from '../previews/answer.js';
+import { isLocalDomain, PreviewHosts } from '../previews/host.js';
+import { PreviewListener } from '../previews/listener.js';
+import { Serving } from '../previews/serve.js';
+import type { PreviewAccess } from '../previews/types.js';
+import { explainListenError } from './listening.js';
+import type { ServiceOptions, Startup } from './startup.js';
+
+const USUAL_PORT = 8_081;
+const HTTPS_PORT = 443;
+
+/** The host names of previews. Undefined: this process serves none. */
+export function previewHostsOf(options: ServiceOptions): PreviewHosts | undefined {
+  if (options.previewHost === NO_HOST || options.role === 'worker') return undefined;
+  checkDomain(options);
+  const { previewDomain: domain, previewTlsCert: cert, previewPublicPort } = options;
+  const isPlain = isLocalDomain(domain) && cert === undefined;
+  const isBehindProxy = !isPlain && cert === undefined;
+  const publicPort = previewPublicPort ?? (isBehindProxy ? HTTPS_PORT : undefined);
+  return new PreviewHosts(domain, isPlain ? 'http' : 'https', publicPort);
+}
+
+/** Listens for requests to previews. */
+export async function listenForPreviews(
+  ctx: ServiceContext,
+  hosts: PreviewHosts,
+  { options, log, resources }: Startup,
+): Promise<void> {
+  const certificate = openPreviewCertificate({ options, log, resources });
+  const serving = new Serving({ log, hosts, access: REFUSING });
+  const { total } = ctx.settings.connections;
+  const limits = { total: Math.ceil(total / 2), each: Math.ceil(total / 4) };
+  const proxies = new TrustedProxies(ctx.settings.trustedProxies);
+  const listener = new PreviewListener(
+    { log, limits, proxies, certificate },
+    {
+      request: (request, response) => serving.request(request, response),
+      upgrade: (request, socket) => serving.upgrade(request, socket),
+    },
+  );
+  hosts.listensAt(await listen(listener, options, log));
+  resources.add('the previews', () => listener.close());
+}
+
+/** Refuses every request. */
+const REFUSING: PreviewAccess = {
+  judge: () => Promise.resolve({ refused: 'no_grant' }),
+  serve: (_host, request, response) => Promise.resolve(refuse(request, response)),
+  refuse: (_host, _refused, request, response) => Promise.resolve(refuse(request, response)),
+};
+
+function refuse(
+  ...[request, response]: [Parameters<typeof answerError>[0], Parameters<typeof answerError>[1]]
+): void {
+  answerError(request, response, new ApiError('invalid_session'));
+}
+
+/** The usual port may be taken by another service on the machine, which is no reason to refuse the start. */
+async function listen(
+  listener: PreviewListener,
+  { previewHost: host, previewPort }: ServiceOptions,
+  log: Startup['log'],
+): Promise<number> {
+  try {
+    return await listener.listen(host, previewPort ?? USUAL_PORT);
+  } catch (error) {
+    const place = { host, port: previewPort ?? USUAL_PORT };
+    const isTaken = (error as NodeJS.ErrnoException).code === 'EADDRINUSE' && previewPort === undefined;
+    if (!isTaken) throw explainListenError(error, place, ['--preview-host', '--preview-port']);
+    const port = await listener.listen(host, 0);
+    log.warn({ taken: USUAL_PORT, port }, 'the usual port of previews is taken: they listen on a free one');
+    return port;
+  }
+}
+
+/**
+ * Pages of previews can set cookies for the domain and every name below it, and are of one site with them. The API must
+ * not be there. The domain `localhost` is safe: browsers refuse cookies for all of it.
+ */
+function checkDomain({ previewDomain: domain, advertiseUrl, host }: ServiceOptions): void {
+  const names = [host, ...(advertiseUrl === undefined ? [] : [new URL(advertiseUrl).hostname])];
+  const name = names.find((known) => known === domain || known.endsWith(`.${domain}`));
+  if (name === undefined || domain === 'localhost') return;
+  throw new ExplainedError(
+    `the API is at ${name}, which is in the domain of previews: choose another --preview-domain than ${domain}`,
+  );
+}
+
+function openPreviewCertificate({
+  options,
+  log,
+  resources,
+}: Pick<Startup, 'options' | 'log' | 'resources'>): Certificate | undefined {
+  const { previewTlsCert: cert, previewTlsKey: key } = options;
+  if (cert === undefined && key === undefined) return undefined;
+  if (cert === undefined || key === undefined) {
+    throw new ExplainedError(
+      'TLS of previews needs both files: give --preview-tls-cert and --preview-tls-key',
+    );
+  }
+  const certificate = new Certificate({ cert, key }, log);
+  certificate.watch();
+  resources.add('the look at the certificate of previews', async () => Promise.resolve(certificate.close()));
+  return certificate;
+}
