@@ -1,6 +1,7 @@
 import { commandTests } from './guest/commands.js';
 import { connectionTests } from './guest/connections.js';
 import { fileTests } from './guest/files.js';
+import { streamTests } from './guest/streams.js';
 import { leakTests } from './guest/leaks.js';
 import type { GuestTarget } from './guest/target.js';
 import { terminalTests } from './guest/terminals.js';
@@ -11,5 +12,6 @@ export function guestConformance(open: () => Promise<GuestTarget>): void {
   terminalTests(open);
   fileTests(open);
   connectionTests(open);
+  streamTests(open);
   leakTests(open);
 }
