@@ -315,6 +315,22 @@ create table orgs (
 );
 create policy own_organization on orgs using (id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table published_ports (
+  org_id uuid not null,
+  sandbox_id uuid not null,
+  protocol text not null,
+  host_bind inet not null,
+  host_port integer not null,
+  guest_port integer not null,
+  constraint published_ports_pkey PRIMARY KEY (org_id, sandbox_id, protocol, host_bind, host_port),
+  constraint published_ports_guest_port_check CHECK (((guest_port >= 1) AND (guest_port <= 65535))),
+  constraint published_ports_host UNIQUE (protocol, host_port, host_bind),
+  constraint published_ports_host_port_check CHECK (((host_port >= 1) AND (host_port <= 65535))),
+  constraint published_ports_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id),
+  constraint published_ports_protocol_check CHECK ((protocol = ANY (ARRAY['tcp'::text, 'udp'::text])))
+);
+create policy own_organization on published_ports using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table quotas (
   org_id uuid not null,
   max_sandboxes integer,
@@ -332,6 +348,7 @@ create table quotas (
   hard_cap boolean not null default false,
   is_suspended boolean not null default false,
   updated_at timestamp with time zone not null,
+  max_published_ports integer default 256,
   constraint quotas_pkey PRIMARY KEY (org_id),
   constraint quotas_included_disk_gib_hours_check CHECK ((included_disk_gib_hours >= 0)),
   constraint quotas_included_memory_gib_hours_check CHECK ((included_memory_gib_hours >= 0)),
@@ -341,6 +358,7 @@ create table quotas (
   constraint quotas_max_concurrent_persistent_running_check CHECK ((max_concurrent_persistent_running >= 0)),
   constraint quotas_max_disk_size_mib_per_sandbox_check CHECK ((max_disk_size_mib_per_sandbox >= 0)),
   constraint quotas_max_memory_mib_per_sandbox_check CHECK ((max_memory_mib_per_sandbox >= 0)),
+  constraint quotas_max_published_ports_check CHECK ((max_published_ports >= 0)),
   constraint quotas_max_sandboxes_check CHECK ((max_sandboxes >= 0)),
   constraint quotas_max_total_storage_gib_check CHECK ((max_total_storage_gib >= 0)),
   constraint quotas_max_uptime_minutes_per_sandbox_check CHECK ((max_uptime_minutes_per_sandbox >= 0)),
@@ -503,6 +521,7 @@ CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH R
 CREATE TRIGGER count_deleted_sandbox AFTER DELETE ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_new_sandboxes AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION count_new_sandboxes();
 CREATE TRIGGER open_label_periods AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION open_label_periods();
+CREATE TRIGGER release_published_ports AFTER UPDATE OF removed_at ON public.sandboxes FOR EACH ROW WHEN (((old.removed_at IS NULL) AND (new.removed_at IS NOT NULL))) EXECUTE FUNCTION release_published_ports();
 CREATE TRIGGER rename_usage AFTER UPDATE OF name ON public.sandboxes FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION rename_usage();
 create policy own_organization on sandboxes using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
@@ -1001,6 +1020,16 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION public.release_published_ports()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  delete from published_ports where org_id = new.org_id and sandbox_id = new.id;
+  return null;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION public.rename_usage()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1009,6 +1038,17 @@ begin
   update usage_days set name = new.name where org_id = new.org_id and sandbox_id = new.id;
   return null;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.taken_host_ports(of_protocol text, at_address inet)
+ RETURNS integer[]
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog'
+AS $function$
+  select coalesce(array_agg(distinct host_port), '{}') from public.published_ports
+  where protocol = of_protocol and family(host_bind) = family(at_address)
+    and (host_bind = at_address or at_address in ('0.0.0.0', '::') or host_bind in ('0.0.0.0', '::'))
 $function$;
 
 CREATE OR REPLACE FUNCTION public.usage_json(day date, sandbox_id uuid, vcpu_micros numeric, memory_mib_micros numeric, disk_mib_micros numeric)

@@ -8,6 +8,7 @@ import { SHARED_CPU_MILLIS } from '../engine/shared-cpu.js';
 import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/choices.js';
 import { LISTENING_OPTIONS } from './listening-options.js';
 import { PREVIEW_OPTIONS } from './preview-options.js';
+import { PUBLISHED_PORT_OPTIONS } from './published-port-options.js';
 import { dataFile, InDataDir, type Options, type Option, type ValuesOf } from '../options/option.js';
 import {
   choice,
@@ -163,6 +164,7 @@ export const OPTIONS = {
     default: 'auto',
   },
   ...ENGINE_OPTIONS,
+  ...PUBLISHED_PORT_OPTIONS,
   volumesDir: {
     type: path('<dir>'),
     description: 'directory of the data of volumes; the same file system for every host that serves them',

@@ -25,6 +25,8 @@ export const ADVISORY_LOCKS = {
   placement: (runtime: string) => `placement ${runtime}`,
   /** The reservations of an organization: shared far from a limit, exclusive near one. */
   quotas: (orgId: string) => `quotas ${orgId}`,
+  /** One create at a time takes ports of the host, so that each is given once. */
+  publishedPorts: 'published ports',
   /** One transaction at a time compacts the counts of an organization. */
   counts: (orgId: string) => `fold ${orgId}`,
 } as const;

@@ -155,6 +155,12 @@ export const CATALOGUE = {
     message: 'a sandbox of this name or slug already exists',
     remedy: 'Choose another, or delete the sandbox that has it.',
   },
+  port_taken: {
+    status: 409,
+    message: 'another sandbox has this port of the host',
+    remedy:
+      'Leave `host_port` out to get a free one, or choose another. `details.sandbox_id` names a sandbox of your own that has it; a deleted one has none.',
+  },
   volume_already_exists: {
     status: 409,
     message: 'a volume of this name already exists',

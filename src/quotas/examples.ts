@@ -24,6 +24,8 @@ export const quotaExamples: Examples = {
       max_disk_size_mib_per_sandbox: null,
       max_uptime_minutes_per_sandbox: 1440,
       max_total_storage_gib: 200,
+      published_ports: 4,
+      max_published_ports: 256,
     },
   },
 };

@@ -8,6 +8,7 @@ export const LIMITS = [
   'max_disk_size_mib_per_sandbox',
   'max_uptime_minutes_per_sandbox',
   'max_total_storage_gib',
+  'max_published_ports',
   'included_vcpu_hours',
   'included_memory_gib_hours',
   'included_disk_gib_hours',

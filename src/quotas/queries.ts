@@ -144,6 +144,14 @@ export async function sumOfCaps(sql: Sql, orgId: string): Promise<number> {
   return rows[0]!.sum;
 }
 
+export async function countPublishedPorts(sql: Sql, orgId: string): Promise<number> {
+  const { rows } = await sql.query<{ count: number }>(
+    'select count(*)::int as count from published_ports where org_id = $1',
+    [orgId],
+  );
+  return rows[0]!.count;
+}
+
 /** The usage in `[since, now)`, exact in integers and divided once. */
 export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<PoolUsage> {
   const { vcpu_hour, memory_gib_hour, disk_gib_hour } = await computeTotals(sql, orgId, {

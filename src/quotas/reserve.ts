@@ -6,12 +6,22 @@ import { ApiError } from '../http/errors.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import { exhaustedPool, canExhaustPool, storageLimit, type Limit, type Limits } from './limits.js';
 import { refuseTotal } from './refuse.js';
-import { compactCounts, getQuotas, lockQuotas, poolUsage, sumOfCaps, type QuotaRow } from './queries.js';
+import {
+  compactCounts,
+  countPublishedPorts,
+  getQuotas,
+  lockQuotas,
+  poolUsage,
+  sumOfCaps,
+  type QuotaRow,
+} from './queries.js';
 
 export interface Reservation {
   sandbox?: true;
   /** One sandbox is started. `isCounted`: it replaces a running one, which is counted already. */
   start?: { ephemeral: boolean; at: Instant; isCounted?: boolean };
+  /** Ports that a new sandbox publishes on the host. Default: 0. */
+  ports?: number;
   /** The cap of a volume changes. `before`: 0 for a new volume or one without a cap. */
   cap?: { gib: number; before: number };
 }
@@ -32,7 +42,7 @@ interface Demand {
  *
  * - The lock is exclusive close to a limit, so that concurrent requests see each other's counts.
  * - The lock is shared while there is room for one more reservation of every transaction that the database can run:
- *   their uncommitted counts fit in any case. A cap takes more than one unit, so it never shares.
+ *   their uncommitted counts fit in any case. A cap and ports take more than one unit, so they never share.
  * - If the quotas were roomy lately, the shared lock is taken before the first read, which saves a second one.
  *
  * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.
@@ -47,7 +57,7 @@ export async function reserve(
   const { orgId } = caller;
   const demands = demandsOf(tx, orgId, wanted);
   const name = [orgId, ...demands.map(({ quota }) => quota)].join(' ');
-  const mayShare = wanted.cap === undefined;
+  const mayShare = wanted.cap === undefined && !wanted.ports;
   const wereRoomy = mayShare && roomyQuotas.has(name);
 
   if (wereRoomy) await lockQuotas(tx, orgId, 'shared');
@@ -105,7 +115,7 @@ async function roomAfter(caller: Caller, demands: readonly Demand[], current: Qu
   return least;
 }
 
-function demandsOf(tx: Sql, orgId: string, { sandbox, start, cap }: Reservation): Demand[] {
+function demandsOf(tx: Sql, orgId: string, { sandbox, start, cap, ports = 0 }: Reservation): Demand[] {
   const list: Demand[] = [];
   if (sandbox) list.push({ quota: 'max_sandboxes', more: 1, used: ({ existing }) => existing });
   const needsSlot = start !== undefined && start.isCounted !== true;
@@ -117,6 +127,8 @@ function demandsOf(tx: Sql, orgId: string, { sandbox, start, cap }: Reservation)
     const used = ({ persistent_running }: QuotaRow) => persistent_running;
     list.push({ quota: 'max_concurrent_persistent_running', more: 1, used });
   }
+  if (ports > 0)
+    list.push({ quota: 'max_published_ports', more: ports, used: () => countPublishedPorts(tx, orgId) });
   // A cap may always shrink, even if it stays above a lowered limit.
   if (cap && cap.gib > cap.before) {
     const more = cap.gib - cap.before;

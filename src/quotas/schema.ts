@@ -45,6 +45,10 @@ export const QuotaUsage = Named(
     max_disk_size_mib_per_sandbox: limit('The largest disk of one sandbox, in MiB.'),
     max_uptime_minutes_per_sandbox: limit('The longest run of one sandbox, in minutes.'),
     max_total_storage_gib: limit('The most that the caps of all volumes may add up to, in GiB.'),
+    published_ports: Int64({
+      description: 'An extension: the ports of the host on which sandboxes publish theirs.',
+    }),
+    max_published_ports: limit('An extension: the most ports of the host for published ports.'),
   },
   'The quotas of the organization and their use.',
 );

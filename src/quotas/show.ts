@@ -1,7 +1,7 @@
 import type { Sql } from '../db/pool.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import { exhaustedPool } from './limits.js';
-import { getQuotas, poolUsage } from './queries.js';
+import { countPublishedPorts, getQuotas, poolUsage } from './queries.js';
 import type { QuotaUsage } from './schema.js';
 
 export async function showQuotas(sql: Sql, orgId: string, at: Instant): Promise<QuotaUsage | undefined> {
@@ -16,5 +16,6 @@ export async function showQuotas(sql: Sql, orgId: string, at: Instant): Promise<
     total_sandboxes: existing,
     concurrent_ephemeral_running: ephemeral_running,
     concurrent_persistent_running: persistent_running,
+    published_ports: await countPublishedPorts(sql, orgId),
   };
 }

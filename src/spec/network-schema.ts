@@ -2,21 +2,46 @@
 import { Type, type Static } from 'typebox';
 import { Int32, Int64, Named, Nullable, Words } from '../http/schema.js';
 
+const protocol = Type.Optional(
+  Words(['tcp', 'udp'], {
+    title: 'PortProtocol',
+    description: 'The protocol of a published port. Default: `tcp`.',
+  }),
+);
+
+export const PortToPublish = Named(
+  'PortToPublish',
+  {
+    guest_port: Int32({ description: 'The port in the guest, 1 to 65535.' }),
+    host_port: Type.Optional(
+      Int32({
+        default: 0,
+        description: 'The port on the host, among `--published-ports`. 0: the service chooses a free one.',
+      }),
+    ),
+    host_bind: Type.Optional(
+      Type.String({
+        default: '127.0.0.1',
+        description: 'The address on the host: a loopback address, or one of `--published-addresses`.',
+      }),
+    ),
+    protocol,
+  },
+  'A port of the guest to publish on the host.',
+);
+export type PortToPublish = Static<typeof PortToPublish>;
+
 export const PublishedPort = Named(
   'PublishedPortSpec',
   {
     guest_port: Int32({ description: 'The port in the guest.' }),
-    host_port: Int32({ description: 'The port on the host.' }),
+    host_port: Int32({ description: 'The port on the host. The sandbox keeps it until it is deleted.' }),
     host_bind: Type.String({ description: 'The address on the host, such as `127.0.0.1`.' }),
-    protocol: Type.Optional(
-      Words(['tcp', 'udp'], {
-        title: 'PortProtocol',
-        description: 'The protocol of a published port. Default: `tcp`.',
-      }),
-    ),
+    protocol,
   },
   'A port of the guest that is reached through the host.',
 );
+export type PublishedPort = Required<Static<typeof PublishedPort>>;
 
 export const TlsConfig = Named(
   'TlsConfig',

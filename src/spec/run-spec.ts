@@ -4,6 +4,7 @@ import type { NetworkPolicy } from '../network-policy/schema.js';
 import type { Capability } from './capabilities.js';
 import type { HandoffInit } from './init-schema.js';
 import type { MountRequest } from './mount-schema.js';
+import type { PublishedPort } from './network-schema.js';
 import type { Patch } from './patch-schema.js';
 
 /** The request with defaults and without secrets, as the store keeps it. */
@@ -34,6 +35,8 @@ export interface RunSpec {
   gated?: GatedNetwork | null;
   /** Absent: no limit of its own. */
   networkLimits?: { tcp: number | null; udp: number | null } | null;
+  /** Absent: none. */
+  ports?: PublishedPort[];
   /** Absent: the engine decides. */
   networkInterface?: { mac: string | null; mtu: number | null; ipv4: string | null } | null;
   /** Each of its destinations is an audit event. Default: false, and the organization may turn it on. */

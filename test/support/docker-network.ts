@@ -20,6 +20,9 @@ export const PRIVATE = `10.202.${SLOT}.5`;
 export const LINK_LOCAL = `169.254.${100 + SLOT}.7`;
 /** All networks would have the same, so that of one file at a time has it. */
 export const METADATA = '169.254.169.254';
+/** The addresses of the machine and of that namespace on the link between them. */
+export const NEAR = `10.201.${SLOT}.1`;
+export const FAR = `10.201.${SLOT}.2`;
 export const RESOLVER = `10.203.${SLOT}.53`;
 export const FORBIDDEN = [PRIVATE, LINK_LOCAL, METADATA];
 
@@ -111,6 +114,8 @@ export async function answers(host: string, port: number): Promise<boolean> {
     const socket = connect({ host, port, timeout: 1_000 });
     socket.on('data', () => resolve(true));
     socket.on('error', () => resolve(false));
+    // A proxy accepts what it cannot pass on.
+    socket.on('close', () => resolve(false));
     socket.on('timeout', () => {
       socket.destroy();
       resolve(false);
@@ -139,7 +144,15 @@ export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Prom
 
 /** Starts a service on the engine whose sandboxes resolve names in the outside network. */
 export async function startWith(
-  options: { network?: string; allow?: readonly GuardedGroup[]; bandwidthMbits?: number },
+  {
+    publishedAddresses = [],
+    ...options
+  }: {
+    network?: string;
+    allow?: readonly GuardedGroup[];
+    bandwidthMbits?: number;
+    publishedAddresses?: readonly string[];
+  },
   beforeConnecting: () => unknown = () => undefined,
 ): Promise<TestService> {
   return startTestService({
@@ -154,7 +167,7 @@ export async function startWith(
         ...options,
       });
     },
-    settings: { stopGraceMs: 500 },
+    settings: { stopGraceMs: 500, publishedAddresses },
   });
 }
 

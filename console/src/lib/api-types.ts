@@ -49,7 +49,7 @@ export type CloudHostPatternWildcard = { type: 'wildcard'; value: string };
 
 export type CloudNetworkSpec = {
   enabled?: boolean;
-  ports?: PublishedPortSpec[] | null;
+  ports?: PortToPublish[] | null;
   trust_host_cas?: boolean;
   dns?: DnsConfig | null;
   interface?: InterfaceOverrides | null;
@@ -481,6 +481,13 @@ export type PortProtocol = 'tcp' | 'udp';
 
 export type PortRange = { start: number; end: number };
 
+export type PortToPublish = {
+  guest_port: number;
+  host_port?: number;
+  host_bind?: string;
+  protocol?: PortProtocol;
+};
+
 export type Protocol = 'tcp' | 'udp' | 'icmpv4' | 'icmpv6';
 
 export type PublishedPortSpec = {
@@ -512,6 +519,8 @@ export type QuotaUsage = {
   max_disk_size_mib_per_sandbox?: number | null;
   max_uptime_minutes_per_sandbox?: number | null;
   max_total_storage_gib?: number | null;
+  published_ports: number;
+  max_published_ports?: number | null;
 };
 
 export type RegistrySelection = RegistrySelectionAuto | RegistrySelectionSpecific | RegistrySelectionInline;

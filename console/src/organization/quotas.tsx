@@ -27,6 +27,7 @@ const shared = (quota: QuotaUsage): readonly Row[] => [
     quota.max_concurrent_ephemeral_running,
     '',
   ],
+  ['Published ports', quota.published_ports, quota.max_published_ports, ''],
   ['vCPU-hours of this month', quota.vcpu_hours_used, quota.included_vcpu_hours, 'h'],
   ['Memory of this month', quota.memory_gib_hours_used, quota.included_memory_gib_hours, 'GiB h'],
   ['Disk of this month', quota.disk_gib_hours_used, quota.included_disk_gib_hours, 'GiB h'],

@@ -1,5 +1,6 @@
 import { actorOf } from '../lib/actor';
-import type { EventResponse, SandboxResponse } from '../lib/api-types';
+import type { JSX } from 'preact';
+import type { EventResponse, PublishedPortSpec, SandboxResponse } from '../lib/api-types';
 import { bytes } from '../lib/bytes';
 import { CodeLines, Copy } from '../parts/copy';
 import { Facts } from '../parts/facts';
@@ -49,6 +50,7 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
               'Disk',
               spec?.resources.disk_size_mib == null ? 'no limit' : bytes(spec.resources.disk_size_mib * MIB),
             ],
+            ...portFacts(spec?.network.ports ?? []),
             ['Created', <Time key="created" at={sandbox.created_at} />],
             ['Started', <Time key="started" at={sandbox.started_at} />],
             ['Stopped', <Time key="stopped" at={sandbox.stopped_at} />],
@@ -75,6 +77,19 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
       </details>
     </>
   );
+}
+
+function portFacts(ports: readonly PublishedPortSpec[]): readonly (readonly [string, JSX.Element])[] {
+  if (ports.length === 0) return [];
+  const lines = ports.map(({ host_bind: host, host_port: port, guest_port: guest, protocol = 'tcp' }) => {
+    const address = `${host.includes(':') ? `[${host}]` : host}:${port}`;
+    return (
+      <li key={`${protocol} ${address}`}>
+        <code>{address}</code> leads to {protocol} port {guest}
+      </li>
+    );
+  });
+  return [['Published ports', <ul key="ports">{lines}</ul>]];
 }
 
 function Timeline({ sandbox }: { sandbox: SandboxResponse }) {

@@ -159,6 +159,9 @@ export const CATALOGUE = {
     previous_status: Type.Null(),
     status,
     reason,
+    published_ports: Type.Optional(
+      Type.Array(closed({ protocol: text, host_bind: text, host_port: count, guest_port: count })),
+    ),
   }),
   sandbox_start_requested: event('sandbox', CALLER, 'A start was requested and admitted.', {
     ...run,

@@ -18,6 +18,8 @@ import { makeSlug } from '../admission/make-slug.js';
 import { nextRunOf } from './next-run.js';
 import { insertLabels, insertMounted, insertSandbox } from '../queries.js';
 import { refuseTaken } from './refusals.js';
+import { insertPublished } from '../published-ports/queries.js';
+import { checkPublished, takePorts, withPorts } from '../published-ports/take.js';
 import { beginRun } from './request-run.js';
 import { removeFailed } from './replace-failed.js';
 import { presentSandbox, SANDBOX, type SandboxResponse } from '../row.js';
@@ -44,6 +46,7 @@ export async function createSandbox(
   const request = { ...asked, ...(labels ? { labels } : {}) };
   refuseMounts(caller, request);
   SPECIFICATION.check(request, ctx.runtime);
+  checkPublished(ctx.settings, request);
   let replaces = false;
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();
@@ -84,9 +87,12 @@ async function insert(
   const ephemeral = request.lifecycle?.ephemeral ?? false;
   const limits = await reserve(ctx, tx, caller, {
     sandbox: true,
+    ports: request.network?.ports?.length ?? 0,
     ...(start ? { start: { ephemeral, at } } : {}),
   });
-  const { runSpec, spec } = SPECIFICATION.resolve(withDisk(request, limits, ctx.runtime), volumes);
+  const ports = await takePorts(ctx.settings, tx, caller, request);
+  const resolved = withPorts(withDisk(request, limits, ctx.runtime), ports);
+  const { runSpec, spec } = SPECIFICATION.resolve(resolved, volumes);
   checkSize(limits, runSpec);
   const created = {
     ...SANDBOX.initial,
@@ -114,6 +120,7 @@ async function insert(
       previous_status: null,
       status: 'created',
       reason: 'requested',
+      ...(ports.length > 0 ? { published_ports: ports } : {}),
     },
   });
   const admitted = start
@@ -125,6 +132,7 @@ async function insert(
   await sealSecrets(batch, ctx.keyring, orgId, id, SPECIFICATION.secretsOf(request));
   await insertLabels(batch, row, spec.labels);
   await insertMounted(batch, orgId, id, [...volumes.named.values()]);
+  await insertPublished(batch, orgId, id, ports);
   if (start) await announceChange(batch, id);
   return presentSandbox(row);
 }

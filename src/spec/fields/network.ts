@@ -4,14 +4,13 @@ import { blocksEverything } from '../../network-policy/order.js';
 import { NetworkPolicy } from '../../network-policy/schema.js';
 import { field, group, type OtherFields } from '../field.js';
 import { gatedNetwork } from '../gated-network.js';
-import { PublishedPort } from '../network-schema.js';
 import { SandboxSecret, SecretsConfig } from '../secret-schema.js';
 import { showSecrets } from '../show-secrets.js';
-import { MOST } from '../size-limits.js';
 import { tls } from './interception.js';
 import { interfaceOverrides } from './interface.js';
 import { dns } from './names.js';
 import { checkPolicy, policyRequirements } from './policy.js';
+import { ports } from './ports.js';
 import { checkSecrets } from './secrets.js';
 
 const NETWORK =
@@ -36,21 +35,6 @@ const enabled = field({
         },
   ],
   run: (_, { whole }) => ({ networkEnabled: hasNetwork(whole) }),
-});
-
-const ports = field({
-  schema: Nullable(
-    Type.Array(PublishedPort, {
-      maxItems: MOST.ports,
-      description: 'The ports to publish on the host. Null: none.',
-    }),
-  ),
-  answer: Type.Array(PublishedPort, { description: 'The ports that are published on the host.' }),
-  default: null,
-  requires: (value) => [
-    (value ?? []).length > 0 && { capability: 'published_ports', what: 'publish ports on the host' },
-  ],
-  show: (value) => value ?? [],
 });
 
 const trustHostCas = field({

@@ -14,6 +14,8 @@ import {
 import { isDomainRule } from '../../../network-policy/domains.js';
 import { bandwidthRules } from './bandwidth.js';
 import type { GatedRules } from './gateway/gated-rules.js';
+import type { PublishedPort } from '../../../spec/network-schema.js';
+import { machineOnlyRules } from './published-ports.js';
 
 export interface NetworkEnvironment {
   hosts: readonly string[];
@@ -31,6 +33,8 @@ export interface OwnRules {
   limits?: { tcp: number | null; udp: number | null } | null | undefined;
   /** Its connections need the gateway. */
   gated?: GatedRules | undefined;
+  /** The ports that it publishes on the host. */
+  published?: readonly PublishedPort[] | undefined;
 }
 
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
@@ -51,13 +55,14 @@ const INNER_RESOLVER = '127.0.0.11';
  * 2. Traffic of the sandbox to itself passes, and counts for no limit.
  * 3. The bandwidth counts packets of established connections too, which the next step accepts.
  * 4. Replies pass before the rules: each connection was decided by its first packet.
- * 5. Other sandboxes, the limits of connections and the guarded groups come before the rules, which cannot open them.
+ * 5. Other sandboxes, the limits of connections, the guarded groups and ports for the machine alone come before the
+ *    rules, which cannot open them.
  * 6. The rules of the policy, then its default.
  */
 export function compilePolicy(
   policy: NetworkPolicy,
   environment: NetworkEnvironment,
-  { limits, gated }: OwnRules = {},
+  { limits, gated, published = [] }: OwnRules = {},
 ): string {
   const allowed = gated?.accept ?? 'accept';
   const bandwidth = lines(bandwidthRules(environment.bandwidthMbits));
@@ -89,7 +94,7 @@ ${lines(compileRules(policy, 'egress', gated))}
     iifname "lo" accept
 ${bandwidth}
 ${lines(commonRules('ingress'))}
-${statements(gated ? [gated.arriving()] : [])}${lines(compileRules(policy, 'ingress'))}
+${statements([...(gated ? [gated.arriving()] : []), ...machineOnlyRules(published)])}${lines(compileRules(policy, 'ingress'))}
     ${defaultFor(policy, 'ingress') === 'allow' ? 'accept' : 'drop'}
   }
   chain passing {

@@ -3,6 +3,8 @@ import { INSTANCE_LABEL } from '../container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, NOT_MODIFIED } from '../errors.js';
 import { INIT_PROGRAM } from '../../../guest/programs.js';
 import type { GuestInit } from '../guest-init.js';
+import type { PublishedPort } from '../../../spec/network-schema.js';
+import { portOptions, startPublished } from './published-ports.js';
 
 /**
  * Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it.
@@ -21,6 +23,7 @@ export interface PauseContainerOptions {
   mac?: string | undefined;
   /** An address of the network. Docker takes it only where the operator chose the addresses of the network. */
   ipv4?: string | undefined;
+  ports?: readonly PublishedPort[] | undefined;
 }
 
 export interface PauseContainer {
@@ -47,7 +50,7 @@ export function environmentLineOf(sandboxId: string): string {
 
 export async function startPauseContainer(docker: Docker, sandboxId: string): Promise<PauseContainer> {
   const container = docker.getContainer(pauseContainerName(sandboxId));
-  await container.start().catch(ignoreStatus(NOT_MODIFIED));
+  await startPublished(async () => container.start().catch(ignoreStatus(NOT_MODIFIED)));
   return parsePauseContainer(await container.inspect());
 }
 
@@ -84,7 +87,8 @@ export async function removePauseContainer(docker: Docker, sandboxId: string): P
 }
 
 export async function createPauseContainer(options: PauseContainerOptions): Promise<void> {
-  const { instanceId, sandboxId, hostname, network, init, mac, ipv4 } = options;
+  const { instanceId, sandboxId, hostname, network, init, mac, ipv4, ports = [] } = options;
+  const { exposed, bindings } = portOptions(ports);
   const endpoint = {
     ...(mac === undefined ? {} : { MacAddress: mac }),
     ...(ipv4 === undefined ? {} : { IPAMConfig: { IPv4Address: ipv4 } }),
@@ -99,6 +103,7 @@ export async function createPauseContainer(options: PauseContainerOptions): Prom
       Env: [environmentLineOf(sandboxId)],
       Labels: { [INSTANCE_LABEL]: instanceId, [PAUSE_LABEL]: sandboxId },
       StopSignal: 'SIGKILL',
+      ExposedPorts: exposed,
       // Engines before version 25 read the first of the two, later ones the second.
       ...(mac === undefined ? {} : { MacAddress: mac }),
       ...(mac === undefined && ipv4 === undefined
@@ -106,6 +111,7 @@ export async function createPauseContainer(options: PauseContainerOptions): Prom
         : { NetworkingConfig: { EndpointsConfig: { [network]: endpoint } } }),
       HostConfig: {
         NetworkMode: network,
+        PortBindings: bindings,
         CapDrop: ['ALL'],
         SecurityOpt: ['no-new-privileges'],
         ReadonlyRootfs: true,

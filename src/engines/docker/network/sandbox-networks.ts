@@ -50,6 +50,7 @@ const FILTERS = [
   'network_private',
   'connection_limit',
   'network_mac',
+  'published_ports',
 ] as const;
 const GATED = ['network_domains', 'network_dns', 'secrets', 'tls_interception', 'network_mtu'] as const;
 
@@ -150,8 +151,8 @@ export class SandboxNetworks {
       );
     }
     if (this.unavailable !== undefined) {
-      // Without a policy, no network is the strictest answer.
-      if (mode === undefined && spec.networkPolicy == null) return none;
+      // Without a policy, no network is the strictest answer. Published ports need one.
+      if (mode === undefined && spec.networkPolicy == null && !spec.ports) return none;
       throw new StartRefusedError(
         'the sandbox cannot have its network on this machine; "sandkeep doctor" shows the operator the reason',
         { cause: this.unavailable },
@@ -180,6 +181,7 @@ export class SandboxNetworks {
         network,
         mac: mac ?? undefined,
         ipv4: ipv4 ?? undefined,
+        ports: spec.ports,
       });
     }
     const pause = await this.startPause(sandboxId);
@@ -189,7 +191,7 @@ export class SandboxNetworks {
     const rules = compilePolicy(
       policy,
       { ...surroundings, bandwidthMbits: options.bandwidthMbits },
-      { limits: spec.networkLimits, gated },
+      { limits: spec.networkLimits, gated, published: spec.ports },
     );
     // A sandbox that starts again soon has the namespace of its previous run.
     await this.recorder?.finish(sandboxId);
