@@ -4,7 +4,7 @@ import type { PublishedPort } from '../../../spec/network-schema.js';
 import { isLoopback } from '../../../spec/published-port.js';
 import { engineMessage } from '../errors.js';
 
-/** The engine opens and closes the ports of the host with the pause container, in docs/decisions/0042. */
+/** The engine opens and closes the ports of the host with the pause container, in docs/decisions/0043. */
 export function portOptions(ports: readonly PublishedPort[]): {
   exposed: Record<string, object>;
   bindings: Record<string, { HostIp: string; HostPort: string }[]>;
