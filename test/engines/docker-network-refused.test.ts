@@ -1,8 +1,10 @@
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { end, startWith } from '../support/docker-network.js';
 import { describeDocker, execIn, IMAGE, makeImage } from '../support/docker.js';
-import { describeNetns } from '../support/netns.js';
+import { describeNetns, sh } from '../support/netns.js';
 import type { TestService } from '../support/service.js';
 
 const request = { name: 'asking', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' };
@@ -77,6 +79,37 @@ describeDocker('network settings that docker sandboxes cannot enforce', () => {
       const { body } = await tenant.post('/v1/sandboxes', request, running);
       expect(body.status).toBe('running');
       expect(await execIn(body.id, 'ls', '/sys/class/net')).toMatch(/^lo\s*$/);
+    } finally {
+      await end(bare, tenant);
+    }
+  });
+
+  test('include those of the gateway without iproute2, while rules by address hold', async () => {
+    const path = process.env['PATH'];
+    const programs = mkdtempSync('/tmp/sandkeep-programs-');
+    for (const program of ['nft', 'nsenter', 'unshare', 'mount', 'umount'])
+      symlinkSync(sh(`command -v ${program}`).trim(), join(programs, program));
+    const starting = startWith({}, () => (process.env['PATH'] = programs));
+    const bare = await starting.finally(() => {
+      process.env['PATH'] = path;
+      rmSync(programs, { recursive: true });
+    });
+    const tenant = await bare.newOrg();
+    try {
+      expect(bare.runtime.description).toContain('without a gateway, because the program ip is missing');
+      const rule = { direction: 'egress', action: 'allow', destination: { domain: 'one.example' } };
+      const refused: [field: string, network: object][] = [
+        ['network.policy.rules[0].destination.domain', { policy: { rules: [rule] } }],
+        ['network.dns', { dns: { nameservers: ['9.9.9.9'] } }],
+        ['network.tls', { tls: { enabled: true } }],
+      ];
+      for (const [field, network] of refused) {
+        const { status, body } = await tenant.post('/v1/sandboxes', { ...request, network });
+        expect([status, body.error?.details], JSON.stringify(body)).toEqual([400, { field }]);
+      }
+      const byAddress = withRules([{ ...rule, destination: { cidr: '192.0.2.1' } }]);
+      const { body } = await tenant.post('/v1/sandboxes', { ...request, ...byAddress }, running);
+      expect(body.status, JSON.stringify(body)).toBe('running');
     } finally {
       await end(bare, tenant);
     }
