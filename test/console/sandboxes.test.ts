@@ -217,6 +217,9 @@ describeBrowser('the page Sandboxes', () => {
       await page.getByLabel(`Name of secret variable ${place}`).fill(`TOKEN_${place}`);
       await page.getByLabel(`Value of secret variable ${place}`).fill(`hidden-${place}`);
     }
+    await page.getByRole('button', { name: 'Publish a port' }).click();
+    await page.getByLabel('Port of the sandbox 1').fill('53');
+    await page.getByLabel('Protocol 1').selectOption('udp');
     await expectPresentable(page, 'create-secret-variables');
     await page.getByRole('button', { name: 'Remove secret variable 1' }).click();
     // A change of the other variables leaves the secret one as it is.
@@ -240,6 +243,10 @@ describeBrowser('the page Sandboxes', () => {
       ],
     });
     expect(JSON.stringify(body)).not.toContain('hidden');
+    const [port] = body.spec.network.ports;
+    expect(port).toMatchObject({ guest_port: 53, host_bind: '127.0.0.1', protocol: 'udp' });
+    const shown = page.getByText(`127.0.0.1:${port.host_port} leads to udp port 53`);
+    await shown.waitFor();
     await create('other');
     await page.goto('/console/');
     await page.getByRole('link', { name: 'other' }).waitFor();

@@ -2,6 +2,7 @@ import { formatLabels, parseLabels } from '../lib/labels';
 import { Field } from '../parts/field';
 import fields from './create-fields.json';
 import { plainText, withPlainText } from './env-entries';
+import { PublishedPorts } from './published-ports';
 import { SecretVariables } from './secret-variables';
 
 type FormField = (typeof fields)[number] & {
@@ -39,8 +40,14 @@ export function CreateForm({ value, change }: { value: Body; change: (value: Bod
         <summary>All other fields</summary>
         <div class="form-grid">{fields.filter((field) => !isFirst(field)).map(inputOf)}</div>
         <SecretVariables env={value['env']} change={(env) => change(withValue(value, ['env'], env))} />
+        <PublishedPorts
+          ports={valueAt(value, ['network', 'ports'])}
+          change={(ports) => change(withValue(value, ['network', 'ports'], ports))}
+        />
         <p>
-          <small>The JSON also takes mounts, files, networks and other fields of the API reference.</small>
+          <small>
+            The JSON also takes mounts, files, network policies and other fields of the API reference.
+          </small>
         </p>
       </details>
     </>

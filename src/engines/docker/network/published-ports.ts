@@ -56,7 +56,7 @@ export async function startPublished(start: () => Promise<unknown>): Promise<voi
   }
 }
 
-function explainPort(message: string): string | undefined {
+export function explainPort(message: string): string | undefined {
   const used = IN_USE.map((said) => said.exec(message)?.[1]).find((port) => port !== undefined);
   if (used !== undefined)
     return `another program of the machine has the port ${used} of network.ports: start the sandbox again when the port is free, or create one with another host_port`;
