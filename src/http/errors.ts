@@ -300,6 +300,12 @@ export const CATALOGUE = {
     message: 'the change is stored, and did not reach the running sandbox',
     remedy: 'Send the request again. The change takes effect at the next start of the sandbox at the latest.',
   },
+  sandbox_not_running: {
+    status: 503,
+    message: 'the sandbox does not run',
+    remedy:
+      '`details.reason` says why. While it is `starting`, repeat the request after `Retry-After`, or send `Prefer: wait=30` to wait. Otherwise start the sandbox, whose `stop_message` and `last_failure_message` have more.',
+  },
   not_ready: {
     status: 503,
     message: 'the service cannot reach its database',

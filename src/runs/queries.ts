@@ -103,6 +103,22 @@ export async function readRunTimes(
   return rows;
 }
 
+/** From the latest. */
+export async function recentRuns(
+  sql: Sql,
+  orgId: string,
+  sandboxId: string,
+  most: number,
+): Promise<RunTimes[]> {
+  const { rows } = await sql.query<RunTimes & Record<string, unknown>>(
+    `select org_id, id, started_at, stopped_at, seen_at, end_reason, stop_reason, command,
+       max_duration_secs::float8, idle_timeout_secs::float8
+     from runs where org_id = $1 and sandbox_id = $2 order by id desc limit $3`,
+    [orgId, sandboxId, most],
+  );
+  return rows;
+}
+
 export async function writeRunTimes(target: WriteTarget, runs: readonly RunTimes[]): Promise<void> {
   await write(
     target,

@@ -20,6 +20,7 @@ export interface Requirement {
 export interface OtherFields {
   runtime?: { cmd?: string[] | null; entrypoint?: string[] | null };
   mounts?: MountRequest[];
+  lifecycle?: { ephemeral?: boolean };
   network?: NetworkRequest & { max_udp_connections?: number | null };
 }
 

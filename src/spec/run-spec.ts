@@ -47,6 +47,8 @@ export interface RunSpec {
   hostname?: string | null;
   /** The run ends with `cmd`. Default: false. */
   endsWithCommand?: boolean;
+  /** A request to a preview starts it. Default: false. */
+  wakeOnRequest?: boolean;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
   demands: Capability[];

@@ -30,6 +30,7 @@ const count = Type.Integer({ minimum: 0 });
 const reason = Type.String({ description: 'The reason, as a code.' });
 const time = Nullable(DateTime);
 const status = Words([...STATUSES]);
+const previewId = Type.Optional(Uuid);
 const CALLER = ['api_key', 'user'] as const;
 const OPERATOR = ['system'] as const;
 const SYSTEM = ['system'] as const;
@@ -163,15 +164,17 @@ export const CATALOGUE = {
       Type.Array(closed({ protocol: text, host_bind: text, host_port: count, guest_port: count })),
     ),
   }),
-  sandbox_start_requested: event('sandbox', CALLER, 'A start was requested and admitted.', {
-    ...run,
-    ...transition,
-  }),
+  sandbox_start_requested: event(
+    'sandbox',
+    ANYONE,
+    'A start was requested and admitted. With the reason `preview_request`, a request to the preview `preview_id` woke the sandbox.',
+    { ...run, ...transition, preview_id: previewId },
+  ),
   sandbox_start_queued: event(
     'sandbox',
-    CALLER,
-    'A start or restart was requested and admitted while the sandbox was stopping. It follows the end of the run.',
-    { ...run, ...transition },
+    ANYONE,
+    'A start or restart was requested and admitted while the sandbox was stopping. It follows the end of the run. The reason `preview_request` is that of a start.',
+    { ...run, ...transition, preview_id: previewId },
   ),
   sandbox_start_waiting: event(
     'sandbox',

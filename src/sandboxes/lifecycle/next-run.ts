@@ -4,10 +4,13 @@ import type { Limits } from '../../quotas/limits.js';
 import { effectiveDuration } from '../../quotas/size-limits.js';
 import type { NewRun, RunCommand } from '../../runs/queries.js';
 import type { RunSpec } from '../../spec/run-spec.js';
+import type { RunCause } from './request-run.js';
 
 /** An admitted run that has no row yet: its needs and its actor. */
 export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id'> {
   actor: EventActor;
+  /** Absent: a caller asked for it. */
+  cause?: RunCause;
 }
 
 export function nextRunOf(

@@ -6,6 +6,14 @@ import { insertRun, type NewRun } from '../../runs/queries.js';
 import type { NextRun } from './next-run.js';
 import type { SandboxRow } from '../row.js';
 
+/** Why a run was requested. Default: a caller asked for it. */
+export interface RunCause {
+  reason: 'requested' | 'preview_request';
+  /** The preview whose request started the sandbox. */
+  preview_id?: string;
+}
+const REQUESTED: RunCause = { reason: 'requested' };
+
 export interface Admitted {
   status: 'starting';
   status_reason: 'scheduling';
@@ -26,7 +34,11 @@ export interface Begun {
 }
 
 /** Makes the rows of a new run of a settled sandbox, without writing them. */
-export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: Instant): Begun {
+export function admittedRun(
+  sandbox: Subject,
+  { actor, cause = REQUESTED, ...needs }: NextRun,
+  at: Instant,
+): Begun {
   const { org_id: orgId, id, name, status } = sandbox;
   const runId = newId();
   return {
@@ -51,7 +63,7 @@ export function admittedRun(sandbox: Subject, { actor, ...needs }: NextRun, at: 
         run_id: runId,
         previous_status: status,
         status: 'starting',
-        reason: 'requested',
+        ...cause,
       },
     },
   };

@@ -12,7 +12,7 @@ import { extendWanted } from '../../runs/queries.js';
 import { nextRunOf, type NextRun } from './next-run.js';
 import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { refuseForeign } from './refusals.js';
-import { beginRun } from './request-run.js';
+import { beginRun, type RunCause } from './request-run.js';
 import { presentSandbox, type SandboxResponse } from '../row.js';
 import { TRANSITIONS } from './state.js';
 import { requestStop } from './stop.js';
@@ -60,6 +60,7 @@ export async function queueRun(
   batch: WriteBatch,
   caller: Writer,
   sandbox: LockedSandbox,
+  cause?: RunCause,
 ): Promise<SandboxResponse> {
   if (sandbox.next_run !== null) return presentSandbox(sandbox);
   const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
@@ -67,14 +68,22 @@ export async function queueRun(
   const at = ctx.now();
   const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
   checkSize(limits, runSpec);
-  const next: NextRun = nextRunOf(runSpec, limits, caller.actor);
+  const next: NextRun = { ...nextRunOf(runSpec, limits, caller.actor), ...(cause && { cause }) };
   await recordEvent(batch, {
     orgId,
     type: 'sandbox_start_queued',
     actor: caller.actor,
     resourceId: id,
     at,
-    payload: { sandbox_id: id, name, run_id, previous_status: status, status, reason: 'requested' },
+    payload: {
+      sandbox_id: id,
+      name,
+      run_id,
+      previous_status: status,
+      status,
+      reason: 'requested',
+      ...cause,
+    },
   });
   await updateSandboxRow(batch, orgId, id, { next_run: next }, at);
   await announceChange(batch, id);

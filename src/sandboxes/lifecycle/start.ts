@@ -1,5 +1,8 @@
+import type { Caller } from '../../access/caller.js';
 import type { Context } from '../../context.js';
 import { announceChange } from '../../db/changes.js';
+import type { Sql } from '../../db/pool.js';
+import type { WriteBatch } from '../../db/write-batch.js';
 import { ApiError } from '../../http/errors.js';
 import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
@@ -8,11 +11,11 @@ import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
 import { extendWanted } from '../../runs/queries.js';
 import { nextRunOf } from './next-run.js';
-import { lockSandbox, updateSandboxRow, type SandboxKey } from '../queries.js';
+import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { refuseForeign, refuseTransition } from './refusals.js';
-import { beginRun } from './request-run.js';
+import { beginRun, type RunCause } from './request-run.js';
 import { queueRun } from './restart.js';
-import { presentSandbox, type SandboxResponse } from '../row.js';
+import { presentSandbox, type SandboxResponse, type SandboxRow } from '../row.js';
 import { TRANSITIONS } from './state.js';
 
 /**
@@ -25,7 +28,7 @@ export async function startSandbox(
   key: SandboxKey,
   { queue, wantedUntil = null }: { queue: boolean; wantedUntil?: Instant | null },
 ): Promise<SandboxResponse> {
-  const { orgId, actor } = caller;
+  const { orgId } = caller;
   return inWrite(ctx, caller, async (tx, batch) => {
     const sandbox = await lockSandbox(tx, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
@@ -36,13 +39,32 @@ export async function startSandbox(
       await extendWanted(batch, orgId, sandbox.id, wantedUntil);
       return presentSandbox(sandbox);
     }
-    const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
-    const at = ctx.now();
-    const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
-    checkSize(limits, runSpec);
-    const admitted = await beginRun(batch, sandbox, nextRunOf(runSpec, limits, actor, wantedUntil), at);
-    await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted }, at);
-    await announceChange(batch, sandbox.id);
-    return presentSandbox({ ...sandbox, ...admitted });
+    return presentSandbox(await admitStart(ctx, tx, batch, { caller, sandbox, wantedUntil }));
   });
+}
+
+export interface Start {
+  caller: Caller;
+  sandbox: LockedSandbox;
+  wantedUntil: Instant | null;
+  cause?: RunCause;
+}
+
+/** Admits a run of a settled sandbox. The transaction has locked the sandbox. */
+export async function admitStart(
+  ctx: Context,
+  tx: Sql,
+  batch: WriteBatch,
+  { caller, sandbox, wantedUntil, cause }: Start,
+): Promise<SandboxRow> {
+  const { orgId, actor } = caller;
+  const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
+  const at = ctx.now();
+  const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+  checkSize(limits, runSpec);
+  const next = { ...nextRunOf(runSpec, limits, actor, wantedUntil), ...(cause && { cause }) };
+  const admitted = await beginRun(batch, sandbox, next, at);
+  await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted }, at);
+  await announceChange(batch, sandbox.id);
+  return { ...sandbox, ...admitted };
 }

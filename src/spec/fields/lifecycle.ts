@@ -38,6 +38,20 @@ const endsWithCommand = field({
   run: (value) => ({ endsWithCommand: value }),
 });
 
+const wakeOnRequest = field({
+  schema: Type.Boolean({
+    description:
+      'An extension: a request to a preview of the sandbox starts it when it does not run. Default: false.',
+  }),
+  default: false,
+  check(value, { field: at, whole }) {
+    if (value && whole.lifecycle?.ephemeral)
+      refuse(at, 'an ephemeral sandbox is removed when its run ends: leave out ephemeral or wake_on_request');
+  },
+  show: (value) => value || undefined,
+  run: (value) => (value ? { wakeOnRequest: value } : {}),
+});
+
 function refuseZero(key: string) {
   return (value: number | null, { field: at }: Place) => {
     if (value === 0) refuse(at, `${key} is at least 1 second; null is no limit`);
@@ -52,5 +66,6 @@ export const lifecycle = group({
     idle_timeout_secs: idleTimeout,
     max_duration_secs: maxDuration,
     ends_with_command: endsWithCommand,
+    wake_on_request: wakeOnRequest,
   },
 });

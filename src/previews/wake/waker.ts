@@ -1,0 +1,240 @@
+import { setMaxListeners } from 'node:events';
+import type { Context, ServiceContext } from '../../context.js';
+import { Slots, type SlotLimits } from '../../fairness/slots.js';
+import { ApiError } from '../../http/errors.js';
+import { addMillis } from '../../lib/instant.js';
+import { sleep } from '../../lib/sleep.js';
+import { wakeSandbox, WakeRefusedError } from '../../sandboxes/lifecycle/wake.js';
+import { extendWanted } from '../../runs/queries.js';
+import { getWakeState } from './queries.js';
+import { asleep, endedReason } from './refusals.js';
+
+export interface Sleeper {
+  orgId: string;
+  sandboxId: string;
+  previewId: string;
+}
+
+export interface WaitOptions {
+  /** On the clock of `performance.now`. */
+  until: number;
+  signal: AbortSignal;
+  /** A page that is open already sent the request. Default: false. */
+  isBackground?: boolean;
+}
+
+export const WAKE_LIMITS = {
+  /** A parked request has a connection, and some KiB of memory. */
+  total: 10_000,
+  each: 5_000,
+  ofSandbox: 1_000,
+};
+/** A run without a place ends so long after the latest request that waited for it. */
+const WANTED_MS = 60_000;
+/** Requests within this time get the refusal of an earlier one: each start locks the row of the sandbox. */
+const REFUSED_MS = 1_000;
+const MOST_REFUSALS = 10_000;
+/** A fallback: notifications wake all waiters, and so does a new notification connection. */
+const LOOK_EVERY_MS = 15_000;
+/** The processor time of a start, which is charged to the organization. */
+const START_MS = 10;
+
+/** A start that requests of this process wait for. */
+interface Attempt {
+  /** Resolves when the start is admitted. */
+  admitted: Promise<void>;
+  /** Resolves when the sandbox runs. */
+  running: Promise<void>;
+  waiting: number;
+  /** On the clock of `performance.now`. */
+  wantedUntil: number;
+  /** Ends the wait for the start, not the start. */
+  left: AbortController;
+}
+
+/** Starts sandboxes for requests to their previews. All requests that wait for a sandbox share one start. */
+export class Waker {
+  private readonly attempts = new Map<string, Attempt>();
+  private readonly refusals = new Map<string, { error: unknown; until: number }>();
+  private readonly parked: Slots;
+  private readonly parkedOfSandbox: Slots;
+
+  constructor(
+    private readonly ctx: ServiceContext,
+    limits: SlotLimits & { ofSandbox: number } = WAKE_LIMITS,
+  ) {
+    this.parked = new Slots(limits);
+    this.parkedOfSandbox = new Slots({ total: limits.total, each: limits.ofSandbox });
+  }
+
+  /** Begins the start, and resolves when it is admitted. Throws an ApiError. */
+  async begin(sleeper: Sleeper, isBackground = false): Promise<void> {
+    await this.join(sleeper, isBackground, performance.now(), (attempt) => attempt.admitted);
+  }
+
+  /** Resolves when the sandbox runs. Throws an ApiError, also when the time is up, or the reason of the signal. */
+  async wait(sleeper: Sleeper, { until, signal, isBackground = false }: WaitOptions): Promise<void> {
+    const { stopping } = this.ctx;
+    await this.join(sleeper, isBackground, until, (attempt) =>
+      inTime(attempt.running, until, AbortSignal.any([signal, stopping])),
+    ).catch((error: unknown) => {
+      throw stopping.aborted && !(error instanceof ApiError) ? serviceStops() : error;
+    });
+  }
+
+  private async join(
+    sleeper: Sleeper,
+    isBackground: boolean,
+    until: number,
+    work: (attempt: Attempt) => Promise<void>,
+  ): Promise<void> {
+    // A page that is open already may be refused while others are not.
+    const key = `${sleeper.sandboxId} ${isBackground}`;
+    const refusal = this.refusals.get(key);
+    if (refusal && refusal.until > performance.now()) throw refusal.error;
+    const release = this.park(sleeper);
+    try {
+      const attempt = this.attempts.get(key) ?? this.start(key, sleeper, isBackground);
+      this.extend(attempt, sleeper, until);
+      attempt.waiting += 1;
+      try {
+        await work(attempt);
+      } finally {
+        attempt.waiting -= 1;
+        if (attempt.waiting === 0) attempt.left.abort();
+      }
+    } finally {
+      release();
+    }
+  }
+
+  private park({ orgId, sandboxId }: Sleeper): () => void {
+    const leaveSandbox = this.parkedOfSandbox.acquire(sandboxId);
+    const leave = leaveSandbox && this.parked.acquire(orgId);
+    if (!leave) {
+      leaveSandbox?.();
+      throw asleep('too_many_waiting');
+    }
+    return () => {
+      leave();
+      leaveSandbox();
+    };
+  }
+
+  private start(key: string, sleeper: Sleeper, isBackground: boolean): Attempt {
+    const left = new AbortController();
+    const admitted = this.admit(sleeper, isBackground);
+    const running = admitted.then(() => this.untilRunning(sleeper, left.signal));
+    const attempt: Attempt = {
+      admitted,
+      running,
+      left,
+      waiting: 0,
+      wantedUntil: performance.now() + WANTED_MS,
+    };
+    this.attempts.set(key, attempt);
+    admitted.catch((error: unknown) => this.refuse(key, error));
+    const over = () => {
+      if (this.attempts.get(key) === attempt) this.attempts.delete(key);
+    };
+    // Later requests begin again when nobody is left here.
+    left.signal.addEventListener('abort', over, { once: true });
+    running.then(over, over);
+    return attempt;
+  }
+
+  private async admit(sleeper: Sleeper, isBackground: boolean): Promise<void> {
+    const { orgId } = sleeper;
+    const ctx = this.contextOf(orgId);
+    await this.ctx.pace.rest(orgId, START_MS, this.ctx.stopping);
+    const wantedUntil = addMillis(this.ctx.now(), WANTED_MS);
+    await wakeSandbox(ctx, { ...sleeper, isBackground, wantedUntil }).catch((error: unknown) => {
+      throw refusalOf(error);
+    });
+  }
+
+  /** Resolves when it runs, and also when nobody waits for it any more. */
+  private async untilRunning({ orgId, sandboxId }: Sleeper, left: AbortSignal): Promise<void> {
+    const { reads } = this.contextOf(orgId);
+    let changed = new AbortController();
+    const unsubscribe = this.ctx.changes.subscribe(sandboxId, () => changed.abort());
+    try {
+      while (!left.aborted) {
+        changed = new AbortController();
+        const state = await getWakeState(reads, orgId, sandboxId);
+        if (!state) throw new ApiError('sandbox_not_found');
+        const { status, will_start: willStart, stop_reason: reason } = state;
+        if (status === 'running') return;
+        if (status !== 'starting' && !willStart) {
+          throw asleep(status === 'stopping' ? 'stopped' : endedReason(reason));
+        }
+        await sleep(LOOK_EVERY_MS, AbortSignal.any([changed.signal, left]));
+      }
+    } finally {
+      unsubscribe();
+    }
+  }
+
+  /** A start without a place must not end while a request that joined it later still waits. */
+  private extend(attempt: Attempt, { orgId, sandboxId }: Sleeper, until: number): void {
+    if (until <= attempt.wantedUntil) return;
+    attempt.wantedUntil = until + WANTED_MS;
+    const wanted = addMillis(this.ctx.now(), attempt.wantedUntil - performance.now());
+    attempt.admitted
+      .then(() => extendWanted(this.contextOf(orgId).pool, orgId, sandboxId, wanted))
+      .catch((error: unknown) => this.ctx.log.debug({ err: error }, 'a start was not extended'));
+  }
+
+  private refuse(key: string, error: unknown): void {
+    if (this.refusals.size >= MOST_REFUSALS) this.refusals.clear();
+    this.refusals.set(key, { error, until: performance.now() + REFUSED_MS });
+  }
+
+  private contextOf(orgId: string): Context {
+    return { ...this.ctx, ...this.ctx.requests.of(orgId) };
+  }
+}
+
+function serviceStops(): ApiError {
+  return new ApiError('not_ready', 'the service stops: repeat the request', null, {
+    headers: { 'retry-after': '1' },
+  });
+}
+
+/** The reasons of a start name limits, images and files of the organization, which its visitors need not know. */
+function refusalOf(error: unknown): unknown {
+  if (error instanceof WakeRefusedError) return asleep(error.refusal, error.retryAfterMs);
+  if (!(error instanceof ApiError)) return error;
+  switch (error.kind) {
+    case 'sandbox_not_found':
+    case 'not_ready':
+      return error;
+    case 'invalid_state_transition':
+      return asleep('not_allowed');
+    default:
+      return asleep('quota');
+  }
+}
+
+/** Settles with `promise`, or rejects when the time is up or with the reason of the signal. */
+async function inTime(promise: Promise<void>, until: number, signal: AbortSignal): Promise<void> {
+  setMaxListeners(0, signal);
+  await new Promise<void>((resolve, reject) => {
+    const stop = () => done(() => reject(signal.reason as Error));
+    const timer = setTimeout(
+      () => done(() => reject(asleep('starting'))),
+      Math.max(0, until - performance.now()),
+    );
+    const done = (settle: () => void) => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', stop);
+      settle();
+    };
+    if (signal.aborted) return stop();
+    signal.addEventListener('abort', stop, { once: true });
+    promise.then(
+      () => done(resolve),
+      (error: unknown) => done(() => reject(error as Error)),
+    );
+  });
+}
