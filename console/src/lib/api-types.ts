@@ -699,6 +699,7 @@ export type SandboxPolicy = {
   idle_timeout_secs?: number | null;
   max_duration_secs?: number | null;
   ends_with_command?: boolean;
+  wake_on_request?: boolean;
 };
 
 export type SandboxResponse = {
