@@ -219,22 +219,18 @@ function refusalOf(error: unknown): unknown {
 /** Settles with `promise`, or rejects when the time is up or with the reason of the signal. */
 async function inTime(promise: Promise<void>, until: number, signal: AbortSignal): Promise<void> {
   setMaxListeners(0, signal);
-  await new Promise<void>((resolve, reject) => {
-    const stop = () => done(() => reject(signal.reason as Error));
-    const timer = setTimeout(
-      () => done(() => reject(asleep('starting'))),
-      Math.max(0, until - performance.now()),
-    );
-    const done = (settle: () => void) => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', stop);
-      settle();
-    };
-    if (signal.aborted) return stop();
+  signal.throwIfAborted();
+  let timer: NodeJS.Timeout | undefined;
+  let stop!: () => void;
+  const cut = new Promise<never>((_resolve, reject) => {
+    stop = () => reject(signal.reason as Error);
     signal.addEventListener('abort', stop, { once: true });
-    promise.then(
-      () => done(resolve),
-      (error: unknown) => done(() => reject(error as Error)),
-    );
+    timer = setTimeout(() => reject(asleep('starting')), Math.max(0, until - performance.now()));
   });
+  try {
+    await Promise.race([promise, cut]);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', stop);
+  }
 }

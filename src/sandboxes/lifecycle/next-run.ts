@@ -4,7 +4,13 @@ import type { Limits } from '../../quotas/limits.js';
 import { effectiveDuration } from '../../quotas/size-limits.js';
 import type { NewRun, RunCommand } from '../../runs/queries.js';
 import type { RunSpec } from '../../spec/run-spec.js';
-import type { RunCause } from './request-run.js';
+
+/** Why a run was requested. */
+export interface RunCause {
+  reason: 'requested' | 'preview_request';
+  /** The preview whose request started the sandbox. */
+  preview_id?: string;
+}
 
 /** An admitted run that has no row yet: its needs and its actor. */
 export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id'> {

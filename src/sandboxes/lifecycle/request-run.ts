@@ -3,15 +3,9 @@ import type { EventTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import { newId } from '../../lib/uuid.js';
 import { insertRun, type NewRun } from '../../runs/queries.js';
-import type { NextRun } from './next-run.js';
+import type { NextRun, RunCause } from './next-run.js';
 import type { SandboxRow } from '../row.js';
 
-/** Why a run was requested. Default: a caller asked for it. */
-export interface RunCause {
-  reason: 'requested' | 'preview_request';
-  /** The preview whose request started the sandbox. */
-  preview_id?: string;
-}
 const REQUESTED: RunCause = { reason: 'requested' };
 
 export interface Admitted {

@@ -10,7 +10,7 @@ import { admittedMillis } from '../../runs/run-id.js';
 import type { StopReason } from '../../spec/statuses.js';
 import { lockSandbox, type LockedSandbox } from '../queries.js';
 import { queueRun } from './restart.js';
-import type { RunCause } from './request-run.js';
+import type { RunCause } from './next-run.js';
 import { admitStart } from './start.js';
 import { stopCause } from './stop-reason.js';
 
