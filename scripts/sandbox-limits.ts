@@ -33,8 +33,8 @@ export const SANDBOX_LIMITS: Limit[] = [
     beyond: { error: 'invalid_sandbox_config' },
   },
   {
-    limit: 'environment variables, scripts, mounts, patches, rules of its network',
-    value: [MOST.env, MOST.scripts, MOST.mounts, MOST.patches, MOST.rules].map(number).join(', '),
+    limit: 'environment variables, scripts, mounts, patches, rules of its network, ports that it publishes',
+    value: [MOST.env, MOST.scripts, MOST.mounts, MOST.patches, MOST.rules, MOST.ports].map(number).join(', '),
     beyond: { error: 'invalid_request' },
   },
   {

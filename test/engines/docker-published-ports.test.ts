@@ -3,8 +3,9 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { networkInterfaces } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Client } from '../support/client.js';
+import { makeClient, type Client } from '../support/client.js';
 import {
   addressOf,
   answers,
@@ -23,6 +24,7 @@ import {
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns, sh } from '../support/netns.js';
 import { until, untilStatus } from '../support/polling.js';
+import { cleanUp, kill, launch, makeFolder, ready, stop } from '../support/processes.js';
 import type { TestService } from '../support/service.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
@@ -197,6 +199,46 @@ describeDocker('published ports of docker sandboxes', () => {
       } finally {
         await end(own, tenant);
         sh(`docker network rm ${network} >/dev/null`);
+      }
+    });
+
+    test('stay open while the service is killed, also during a start, and nothing is left in the end', async () => {
+      const folder = makeFolder();
+      const dataDir = join(folder, 'data');
+      const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--runtime', 'docker'];
+      const serve = async () => ready(launch(['serve', ...fixed, '--data-dir', dataDir]), dataDir);
+      try {
+        let served = await serve();
+        const key = served.firstKey!;
+        const by = () => makeClient(served.url, { org: { id: '', name: '', slug: '' }, key, keyId: '' });
+        const first = await create('survivor', [{ guest_port: 8080 }], {}, by());
+        const request = {
+          name: 'interrupted',
+          image: { type: 'oci', reference: IMAGE },
+          pull_policy: 'never',
+          network: { ports: [{ guest_port: 8080 }] },
+          ...SERVING,
+        };
+        const { body: second } = await by().post('/v1/sandboxes', request, { start: true });
+        kill('SIGKILL', served.pid);
+        await served.exited;
+        expect(await answers('127.0.0.1', first.port)).toBe(true);
+        served = await serve();
+        const { body } = await untilStatus(by(), second.id, 'running');
+        const ports = [first.port, body.spec.network.ports[0].host_port as number];
+        for (const port of ports) await until(async () => answers('127.0.0.1', port), Boolean);
+        for (const id of [first.id, second.id]) {
+          await by().delete(`/v1/sandboxes/${id}`);
+          await until(
+            () => holderOf(id),
+            (holder) => holder === undefined,
+          );
+        }
+        for (const port of ports) expect(await answers('127.0.0.1', port)).toBe(false);
+        expect((await by().get('/v1/quotas')).body.published_ports).toBe(0);
+        await stop(served);
+      } finally {
+        await cleanUp(folder);
       }
     });
   });

@@ -344,7 +344,7 @@ describe('the hours of the month', () => {
   });
 });
 
-test('an organization without quotas has no limits, and the answer says so', async () => {
+test('an organization without quotas has no limits but that of ports of the machine, and the answer says so', async () => {
   const client = await service.newOrg();
   expect(await usageOf(client)).toEqual({
     hard_cap: false,
@@ -368,6 +368,8 @@ test('an organization without quotas has no limits, and the answer says so', asy
     max_disk_size_mib_per_sandbox: null,
     max_uptime_minutes_per_sandbox: null,
     max_total_storage_gib: null,
+    published_ports: 0,
+    max_published_ports: 256,
   });
 });
 
