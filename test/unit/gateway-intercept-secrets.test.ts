@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { createServer as createClearServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { connect, createSecureServer, type IncomingHttpHeaders } from 'node:http2';
+import { connect, createSecureServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import { createServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { buffer } from 'node:stream/consumers';
 import type { TLSSocket } from 'node:tls';
-import { gzipSync } from 'node:zlib';
+import * as zlib from 'node:zlib';
 import { expect, it, onTestFinished } from 'vitest';
 import type { GatedSecret } from '../../src/gateway/protocol.js';
 import { identity, listen, openGate, NAME, SECRET, type Given } from '../support/interceptor.js';
@@ -192,11 +192,6 @@ it('gives no value to the host of a redirect', async () => {
 
 it('puts the placeholder in place of echoes, in headers, texts and JSON', async () => {
   const { gate } = await open([SECRET], (response, { line }) => {
-    if (line.includes('/gzip')) {
-      return void response
-        .writeHead(200, { 'content-type': 'text/plain', 'content-encoding': 'gzip' })
-        .end(gzipSync('plain'));
-    }
     const text = `{"seen":"${VALUE}"}`;
     response.writeHead(200, `OK ${VALUE}`, {
       'content-type': line.includes('/bytes')
@@ -213,7 +208,89 @@ it('puts the placeholder in place of echoes, in headers, texts and JSON', async 
   expect(answer).toContain(`x-echo: a ${P}`);
   expect(answer.split(/\r\n(?:[0-9a-f]+\r\n)?/).join('')).toContain(P);
   expect(await speak(await gate.tls(), 'GET /bytes HTTP/1.1')).toContain(`{"seen":"${VALUE}"}`);
-  expect(await speak(await gate.tls(), 'GET /gzip HTTP/1.1')).toContain('content-encoding: gzip');
+});
+
+/** A server that answers each stream, and a gateway for a sandbox with the secret. */
+async function openHttp2(answer: (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void) {
+  const server = createSecureServer(identity());
+  server.on('stream', (stream, headers) => {
+    stream.on('error', () => {});
+    answer(stream, headers);
+  });
+  return openGate({ port: await listen(server), secrets: [SECRET], protocols: ['h2'] });
+}
+
+const CODINGS: [coding: string, encode: ((text: string) => Buffer) | undefined][] = [
+  ['gzip', zlib.gzipSync],
+  ['X-GZIP', zlib.gzipSync],
+  ['identity, deflate', zlib.deflateSync],
+  ['br', zlib.brotliCompressSync],
+  ['zstd', (zlib as { zstdCompressSync?: (text: string) => Buffer }).zstdCompressSync],
+  ['gzip, gzip', undefined],
+  ['unknown', undefined],
+];
+
+it('reads a compressed answer that nobody asked for, and refuses one that it cannot read', async () => {
+  let coding = '';
+  let compressed: Buffer = Buffer.alloc(0);
+  const { gate, seen } = await open([SECRET], (response, { line }) => {
+    const type = line.includes('/bytes') ? 'application/octet-stream' : 'text/plain';
+    response.writeHead(200, { 'content-type': type, 'content-encoding': coding });
+    response.end(line.startsWith('HEAD') ? '' : compressed);
+  });
+  const other = await openHttp2((stream, headers) => {
+    stream.respond({ 'content-type': 'text/plain', 'content-encoding': coding });
+    stream.end(headers[':method'] === 'HEAD' ? '' : compressed);
+  });
+  const socket = await other.tls(['h2']);
+  const session = connect(`https://${NAME}`, { createConnection: () => socket });
+  onTestFinished(() => session.destroy());
+  for (const [name, encode] of CODINGS) {
+    coding = name;
+    compressed = encode?.(`the value is ${VALUE}`) ?? Buffer.from('anything');
+    const first = await speak(await gate.tls(), `GET / HTTP/1.1\nX-Key: ${P}\nAccept-Encoding: ${name}`);
+    const stream = session.request({ ':path': '/', 'x-key': P });
+    const [second] = (await once(stream, 'response')) as [IncomingHttpHeaders];
+    const text = String(await buffer(stream));
+    if (encode) {
+      expect(first, name).toMatch(/^HTTP\/1.1 200 /);
+      expect(first).toContain(`the value is ${P}`);
+      expect(first).not.toMatch(/content-encoding/i);
+      expect([second[':status'], second['content-encoding'], text]).toEqual([
+        200,
+        undefined,
+        `the value is ${P}`,
+      ]);
+    } else {
+      expect(first, name).toMatch(/^HTTP\/1.1 502 [^]*"upstream_failed"[^]*content coding/);
+      expect([second[':status'], JSON.parse(text)]).toMatchObject([502, { code: 'upstream_failed' }]);
+    }
+    // Neither has a text.
+    for (const line of ['HEAD / HTTP/1.1', 'GET /bytes HTTP/1.1'])
+      expect(await speak(await gate.tls(), line)).toContain(`content-encoding: ${name}\r\n`);
+  }
+  expect(seen[0]!.headers['accept-encoding']).toBe('identity');
+});
+
+it('ends a compressed answer that is broken, cut, or becomes too long', async () => {
+  const plain = Buffer.from(`the value is ${VALUE}`.repeat(1_000));
+  const bomb = zlib.gzipSync(Buffer.alloc(64 * MIB));
+  const cases: [compressed: Buffer, most: number][] = [
+    [Buffer.from('no gzip'), 0],
+    [zlib.gzipSync(plain).subarray(0, -20), plain.length],
+    [bomb, 16 * MIB],
+  ];
+  for (const [compressed, most] of cases) {
+    const { gate } = await open([SECRET], (response) => {
+      response.writeHead(200, { 'content-type': 'text/plain', 'content-encoding': 'gzip' });
+      response.end(compressed);
+    });
+    const answer = await speak(await gate.tls(), `GET / HTTP/1.1\nX-Key: ${P}`).catch(() => '');
+    expect(answer.length).toBeLessThan(most + 65_536);
+    // The last chunk is missing, so no client takes it for a whole answer.
+    expect(answer).not.toMatch(/\r\n0\r\n\r\n$/);
+    expect(answer).not.toContain(VALUE);
+  }
 });
 
 it('lets no value break out of a header', async () => {

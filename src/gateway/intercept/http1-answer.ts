@@ -1,5 +1,6 @@
 import type { ClientRequest, IncomingMessage, InformationEvent, ServerResponse } from 'node:http';
 import { guarded } from './guarded.js';
+import { through } from './through.js';
 import { forwardedFields, pairsOf, valuesOf, withoutFields } from './http1-headers.js';
 import { hasBody } from './http1-request.js';
 import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
@@ -9,6 +10,7 @@ import type { RequestSecrets } from './request-secrets.js';
 const MOST_DRAINED = 64 * 1024 ** 2;
 const DRAIN_MS = 30_000;
 const LENGTH = new Set(['content-length']);
+const LENGTH_AND_CODING = new Set(['content-length', 'content-encoding']);
 
 /** A request and its answer. */
 export interface Exchange {
@@ -17,6 +19,8 @@ export interface Exchange {
   request: IncomingMessage;
   response: ServerResponse;
   secrets: RequestSecrets | undefined;
+  /** The client gets an answer of the gateway in place of that of the server. */
+  isReplaced?: boolean;
 }
 
 export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
@@ -31,9 +35,9 @@ export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
   const relayResponse = (answered: IncomingMessage) => {
     if (!outgoing.shouldKeepAlive) response.shouldKeepAlive = false;
     // A client must not take a part for the whole.
-    answered.on('error', () => request.socket.destroy());
+    answered.on('error', () => exchange.isReplaced || request.socket.destroy());
     answered.on('close', () => {
-      if (!answered.complete) request.socket.destroy();
+      if (!answered.complete && !exchange.isReplaced) request.socket.destroy();
     });
     if (!response.headersSent) relayParts(exchange, answered);
   };
@@ -50,26 +54,24 @@ export function relayAnswer(exchange: Exchange, outgoing: ClientRequest): void {
   });
 }
 
-function relayParts({ name, request, response, secrets }: Exchange, answered: IncomingMessage): void {
+function relayParts(exchange: Exchange, answered: IncomingMessage): void {
+  const { name, request, response, secrets } = exchange;
   const { headers, rawHeaders, statusMessage = '' } = answered;
-  const echoes = secrets?.echoesOfBody(
-    answered.statusCode!,
-    headers['content-type'],
-    headers['content-encoding'],
-  );
+  const read = hasNoBody(request, answered)
+    ? undefined
+    : secrets?.answerBody(answered.statusCode!, headers['content-type'], headers['content-encoding']);
+  if (read && 'code' in read) return refuseAnswer(exchange, answered, read);
   const fields = withoutEchoes(forwardedFields(rawHeaders), secrets);
-  const sent = echoes && request.method !== 'HEAD' ? withoutFields(fields, LENGTH) : fields;
+  const sent = read ? withoutFields(fields, read.isDecoded ? LENGTH_AND_CODING : LENGTH) : fields;
   try {
     response.writeHead(answered.statusCode!, secrets?.echo(statusMessage) ?? statusMessage, sent.flat());
   } catch {
-    answered.destroy();
-    return answer(response, request, unreadable(name));
+    return refuseAnswer(exchange, answered, unreadable(name));
   }
   // Event streams send their head long before their first event. Short answers leave in one piece with their head.
   const flush = setImmediate(() => response.flushHeaders());
-  const body = echoes ? answered.pipe(echoes) : answered;
   // An answer that cannot be looked through ends here.
-  echoes?.on('error', () => response.destroy());
+  const body = read ? through(answered, read.steps, () => response.destroy()) : answered;
   body.pipe(response, { end: false });
   const end = () => {
     clearImmediate(flush);
@@ -81,6 +83,21 @@ function relayParts({ name, request, response, secrets }: Exchange, answered: In
     'end',
     guarded(end, () => void request.socket.destroy()),
   );
+}
+
+function hasNoBody({ method }: IncomingMessage, { statusCode = 0, headers }: IncomingMessage): boolean {
+  return (
+    method === 'HEAD' || statusCode === 204 || statusCode === 304 || Number(headers['content-length']) === 0
+  );
+}
+
+/** The rest of it is not read, so its connection ends. */
+function refuseAnswer(exchange: Exchange, answered: IncomingMessage, refusal: Refusal): void {
+  const { request, response } = exchange;
+  exchange.isReplaced = true;
+  answered.destroy();
+  response.shouldKeepAlive = false;
+  answer(response, request, refusal);
 }
 
 function withoutEchoes(fields: [string, string][], secrets: RequestSecrets | undefined): [string, string][] {

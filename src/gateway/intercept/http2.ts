@@ -27,6 +27,7 @@ import { refusalHeaders, refusalText, type Refusal } from './refusal.js';
 import { hostOf, refuseHost } from './request-host.js';
 import { RequestSecrets } from './request-secrets.js';
 import { REQUEST_MS } from './shared-work.js';
+import { through } from './through.js';
 
 const MIB = 1_048_576;
 /** A peer may send so much of one request, and of all of a connection, before the other side has read it. */
@@ -160,19 +161,19 @@ function relay({ stream, outgoing, isWhole, secrets, trailers }: Exchange): void
   const respond = (headers: IncomingHttpHeaders, flags: number) => {
     if (stream.destroyed || stream.headersSent) return;
     const endStream = (flags & NGHTTP2_FLAG_END_STREAM) !== 0;
-    const echoes = secrets?.echoesOfBody(
-      Number(headers[':status']),
-      headers['content-type'],
-      headers['content-encoding'],
-    );
+    const hasBody = !endStream && Number(headers['content-length']) !== 0;
+    const [type, coding] = [headers['content-type'], headers['content-encoding']];
+    const read = hasBody ? secrets?.answerBody(Number(headers[':status']), type, coding) : undefined;
+    if (read && 'code' in read) return replaceAnswer(stream, outgoing, read);
     const last = trailersOf(outgoing);
     sendTrailers(stream, () => withoutEchoes(last.headers, secrets));
     const answered = withoutEchoes(forwarded(headers), secrets);
-    if (echoes && !endStream) delete answered['content-length'];
+    if (read) delete answered['content-length'];
+    if (read?.isDecoded) delete answered['content-encoding'];
     stream.respond(answered, { endStream, waitForTrailers: !endStream });
     // An answer that cannot be looked through ends here.
-    echoes?.on('error', () => stream.close(NGHTTP2_CANCEL));
-    (echoes ? outgoing.pipe(echoes) : outgoing).pipe(stream);
+    const end = () => stream.close(NGHTTP2_CANCEL);
+    (read ? through(outgoing, read.steps, end) : outgoing).pipe(stream);
   };
   outgoing.on('headers', guarded(inform, fail));
   outgoing.on('response', guarded(respond, fail));
@@ -190,6 +191,20 @@ function relay({ stream, outgoing, isWhole, secrets, trailers }: Exchange): void
 /** Streams that the gateway has answered itself, while their request was under way. */
 const isAnswered = new WeakSet<ServerHttp2Stream>();
 
+function replaceAnswer(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, refusal: Refusal): void {
+  answer(stream, refusal);
+  cancel(stream, outgoing);
+}
+
+/** The rest of the request is read and dropped. */
+function cancel(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream): void {
+  isAnswered.add(stream);
+  stream.unpipe(outgoing);
+  outgoing.close(NGHTTP2_CANCEL);
+  outgoing.destroy();
+  stream.resume();
+}
+
 /** Bodies of HTTP/2 are not rewritten, and none with a placeholder is sent to its end. */
 function scanBody(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, secrets: RequestSecrets): void {
   const scan = secrets.scanner('h2');
@@ -197,13 +212,9 @@ function scanBody(stream: ServerHttp2Stream, outgoing: ClientHttp2Stream, secret
   const look = (piece: Buffer) => {
     const refusal = isAnswered.has(stream) ? undefined : scan(piece);
     if (!refusal) return pauseFor(stream, secrets.rest());
-    isAnswered.add(stream);
-    stream.unpipe(outgoing);
-    if (stream.headersSent) stream.close(NGHTTP2_CANCEL);
-    else answer(stream, refusal);
-    outgoing.close(NGHTTP2_CANCEL);
-    outgoing.destroy();
-    stream.resume();
+    if (!stream.headersSent) return replaceAnswer(stream, outgoing, refusal);
+    stream.close(NGHTTP2_CANCEL);
+    cancel(stream, outgoing);
   };
   stream.on(
     'data',

@@ -2,6 +2,7 @@ import type { Transform } from 'node:stream';
 import { Echoes } from '../secrets/echoes.js';
 import { LARGEST_BODY, Substitution, Violation } from '../secrets/substitute.js';
 import type { Connection } from './connection.js';
+import { codingsOf, decodingOf } from './content-coding.js';
 import type { Refusal } from './refusal.js';
 
 type Fields = readonly (readonly [string, string])[];
@@ -9,6 +10,13 @@ type Fields = readonly (readonly [string, string])[];
 const PARTIAL = 206;
 /** Work on a small body counts as a part of its request. */
 const LEAST_CHARGED_MS = 0.2;
+
+export interface AnswerBody {
+  /** From the bytes of the server to those of the client. */
+  steps: Transform[];
+  /** The client gets it without its content coding. */
+  isDecoded: boolean;
+}
 
 /** The secrets of a sandbox in one request, and in its answer. */
 export class RequestSecrets {
@@ -91,12 +99,22 @@ export class RequestSecrets {
     return this.echoes.isIdle ? value : this.timed(() => this.echoes.replace(value));
   }
 
-  /** Undefined: the body of the answer stays as it is. */
-  echoesOfBody(status: number, contentType?: string, contentEncoding?: string): Transform | undefined {
-    const isPlain = contentEncoding === undefined || contentEncoding === 'identity';
-    if (this.echoes.isIdle || !isPlain || !Echoes.reads(contentType)) return undefined;
+  /** Undefined: the body of the answer stays as it is. A refusal: it cannot be read. */
+  answerBody(
+    status: number,
+    contentType?: string,
+    contentEncoding?: string,
+  ): AnswerBody | Refusal | undefined {
+    if (this.echoes.isIdle || !Echoes.reads(contentType)) return undefined;
+    const codings = codingsOf(contentEncoding);
     // Parts of a text may each have a part of the value, which cannot be found.
-    return this.echoes.transform(status === PARTIAL ? 'refuse' : 'replace');
+    const isPart = status === PARTIAL;
+    const meter = { timed: this.timed.bind(this), rest: this.rest.bind(this) };
+    const echoes = this.echoes.transform(isPart ? 'refuse' : 'replace', meter);
+    if (isPart || codings.length === 0) return { steps: [echoes], isDecoded: false };
+    const decoding = decodingOf(codings);
+    if (!decoding) return unreadableCoding(this.name, codings);
+    return { steps: [...decoding, echoes], isDecoded: true };
   }
 
   /** To be awaited after work on a body. Undefined: the organization may go on. */
@@ -126,6 +144,16 @@ export class RequestSecrets {
       domain: this.name,
     };
   }
+}
+
+/** The request asked for none. The server chooses the names. */
+function unreadableCoding(domain: string, codings: readonly string[]): Refusal {
+  return {
+    status: 502,
+    code: 'upstream_failed',
+    message: `${domain} sent an answer in the content coding ${codings.join(', ')}, in which no secret can be found: let the server send it as it is, or with gzip`,
+    domain,
+  };
 }
 
 /** The answer to it is the request, in a form of the server. */

@@ -9,6 +9,14 @@ const SHORTEST = 4;
 const BINARY =
   /^((image|audio|video|font|model)\/(?!svg)|application\/(octet-stream|pdf|wasm|grpc|zip|gzip|zstd|x-(gzip|tar|xz|bzip2|7z|rpm|debian|java|git)|java-archive|vnd\.))(?!.*\+(json|xml|text))/i;
 
+/** Measures the work on an answer. `rest` ends when the next piece may be read. */
+export interface Meter {
+  timed<T>(work: () => T): T;
+  rest(): Promise<void> | undefined;
+}
+
+const UNMETERED: Meter = { timed: (work) => work(), rest: () => undefined };
+
 interface Values {
   secrets: readonly GatedSecret[];
   texts: EncodedTexts;
@@ -54,7 +62,7 @@ export class Echoes {
    * Keeps back only an end that may be the beginning of a value, so that live streams stay live. `refuse`: the body
    * ends with an error.
    */
-  transform(mode: 'replace' | 'refuse' = 'replace'): Transform {
+  transform(mode: 'replace' | 'refuse' = 'replace', meter = UNMETERED): Transform {
     if (mode === 'refuse')
       return new Transform({ transform: (_piece, _encoding, done) => done(new Error('a part of a text')) });
     const effort = new Effort();
@@ -62,9 +70,11 @@ export class Echoes {
     const take = (piece: string, isLast: boolean, done: TransformCallback) => {
       effort.grant(piece.length);
       try {
-        const replaced = this.replaceIn(rest + piece, effort, isLast);
+        const replaced = meter.timed(() => this.replaceIn(rest + piece, effort, isLast));
         rest = replaced.rest;
-        done(null, Buffer.from(replaced.decided, 'latin1'));
+        const decided = Buffer.from(replaced.decided, 'latin1');
+        const proceed = () => done(null, decided);
+        void (meter.rest()?.then(proceed, proceed) ?? proceed());
       } catch (error) {
         // The rest of the answer is lost, because it could have the value.
         done(error as Error);
