@@ -28,9 +28,14 @@ export function withDefaults({
   return { guest_port, host_port, host_bind: canonicalAddress(host_bind) ?? host_bind, protocol };
 }
 
-/** Whether both take the same port of the host: an address that stands for all of its family has that of each. */
+/** Whether both take the same port of the host. */
 export function overlap(one: PublishedPort, two: PublishedPort): boolean {
-  if (one.protocol !== two.protocol || one.host_port !== two.host_port) return false;
+  return one.host_port === two.host_port && sharePorts(one, two);
+}
+
+/** Whether a port of one address is that of the other too: an address that stands for all of its family has each. */
+export function sharePorts(one: PublishedPort, two: PublishedPort): boolean {
+  if (one.protocol !== two.protocol) return false;
   if (one.host_bind === two.host_bind) return true;
   if (isIPv4(one.host_bind) !== isIPv4(two.host_bind)) return false;
   return [one.host_bind, two.host_bind].some((bind) => EVERY_ADDRESS.has(bind));

@@ -7,7 +7,7 @@ import { ApiError } from '../../http/errors.js';
 import { portRange } from '../../lib/port-ranges.js';
 import type { Settings } from '../../settings.js';
 import type { PublishedPort } from '../../spec/network-schema.js';
-import { isLoopback, overlap, withDefaults } from '../../spec/published-port.js';
+import { isLoopback, sharePorts, withDefaults } from '../../spec/published-port.js';
 import { refuse } from '../../spec/refuse.js';
 import type { CreateSandboxRequest } from '../../spec/specification.js';
 import { holderOf, takenHostPorts } from './queries.js';
@@ -57,20 +57,19 @@ export async function takePorts(
   }
   // The named ones first, so that none of them is chosen for another.
   const mine = wanted.filter(({ host_port }) => host_port !== 0);
+  const numbers = numbersOf(publishedPorts);
   for (const port of wanted) {
     if (port.host_port !== 0) continue;
     const used = await taken.at(port);
-    const free = numbersOf(publishedPorts).filter(
-      (number) => !used.has(number) && !mine.some((own) => overlap(own, { ...port, host_port: number })),
-    );
-    if (free.length === 0)
+    const own = new Set(mine.filter((other) => sharePorts(other, port)).map(({ host_port }) => host_port));
+    const chosen = firstFree(numbers, (number) => used.has(number) || own.has(number));
+    if (chosen === undefined)
       throw new ApiError(
         'port_taken',
         `sandboxes have all ports of ${port.host_bind} for ${port.protocol}: delete one that publishes a port, or try again later`,
         { protocol: port.protocol, host_bind: port.host_bind },
       );
-    // At random: a port whose sandbox was just deleted may still be in use for a moment, on the machine and by callers.
-    port.host_port = free[randomInt(free.length)]!;
+    port.host_port = chosen;
     mine.push(port);
   }
   return wanted;
@@ -82,6 +81,20 @@ export function withPorts(
   ports: readonly PublishedPort[],
 ): CreateSandboxRequest {
   return ports.length === 0 ? request : { ...request, network: { ...request.network, ports: [...ports] } };
+}
+
+/**
+ * From a random place on: a port whose sandbox was just deleted may still be in use for a moment, on the machine and by
+ * callers. Other creates wait meanwhile, so this does little for each number.
+ */
+function firstFree(numbers: readonly number[], isTaken: (number: number) => boolean): number | undefined {
+  if (numbers.length === 0) return undefined;
+  const start = randomInt(numbers.length);
+  for (let step = 0; step < numbers.length; step += 1) {
+    const number = numbers[(start + step) % numbers.length]!;
+    if (!isTaken(number)) return number;
+  }
+  return undefined;
 }
 
 class TakenPorts {

@@ -22,8 +22,11 @@ export const ports = field({
   check(value, { field: path, whole }) {
     const asked = value ?? [];
     asked.forEach((port, index) => checkPort(port, `${path}[${index}]`, whole));
-    asked.forEach((port, index) => {
-      const other = asked.findIndex((earlier, at) => at < index && takesThatOf(earlier, port));
+    const complete = asked.map(withDefaults);
+    complete.forEach((port, index) => {
+      const other = complete.findIndex(
+        (earlier, at) => at < index && earlier.host_port !== 0 && overlap(earlier, port),
+      );
       if (other !== -1)
         refuse(`${path}[${index}].host_port`, `${path}[${other}] has this port of the host already`);
     });
@@ -35,11 +38,6 @@ export const ports = field({
   show: (value) => (value ?? []).map(withDefaults),
   run: (value) => (value && value.length > 0 ? { ports: value.map(withDefaults) } : {}),
 });
-
-function takesThatOf(earlier: PortToPublish, later: PortToPublish): boolean {
-  const [one, two] = [withDefaults(earlier), withDefaults(later)];
-  return one.host_port !== 0 && overlap(one, two);
-}
 
 function checkPort(port: PortToPublish, path: string, { network = {} }: OtherFields): void {
   const { guest_port: guest, host_port: host = 0, host_bind: bind, protocol = 'tcp' } = port;

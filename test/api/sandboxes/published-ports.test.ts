@@ -143,6 +143,22 @@ test('concurrent creates never get one port, and are refused when there is none'
     if (status === 200) await (index % 2 === 0 ? client : other).delete(`/v1/sandboxes/${body.id}`);
 });
 
+test('one sandbox gets as many ports as there are, none of them twice', async () => {
+  const many = await create(
+    'many',
+    Array.from({ length: 40 }, (_, index) => ({
+      guest_port: index + 1,
+      host_bind: index % 2 === 0 ? '0.0.0.0' : '192.0.2.7',
+    })),
+    {},
+    other,
+  );
+  expect(many.status, many.text).toBe(200);
+  const ports = many.body.spec.network.ports.map(({ host_port }: any) => host_port);
+  expect(new Set(ports).size).toBe(40);
+  await other.delete(`/v1/sandboxes/${many.body.id}`);
+});
+
 test('a quota bounds the ports of an organization', async () => {
   const bounded = await service.newOrg();
   await setQuotas(service.ctx.pool, bounded.org.id, { max_published_ports: 2 }, SYSTEM);
