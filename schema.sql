@@ -310,10 +310,50 @@ create table orgs (
   updated_at timestamp with time zone not null,
   command_lines boolean not null default false,
   network_record boolean not null default false,
+  public_previews boolean not null default false,
+  preview_notice boolean not null default false,
   constraint orgs_pkey PRIMARY KEY (id),
   constraint orgs_slug_key UNIQUE (slug)
 );
+CREATE TRIGGER preview_settings_changed AFTER UPDATE OF public_previews, preview_notice ON public.orgs FOR EACH ROW EXECUTE FUNCTION announce_preview_settings();
 create policy own_organization on orgs using (id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table previews (
+  org_id uuid not null,
+  id uuid not null,
+  sandbox_id uuid not null,
+  port integer not null,
+  path text not null,
+  label text,
+  host_form text not null,
+  is_public boolean not null,
+  grant_hash bytea,
+  cookie_hash bytea,
+  created_by json not null,
+  key_id uuid not null,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  revoked_at timestamp with time zone,
+  last_used_at timestamp with time zone,
+  constraint previews_pkey PRIMARY KEY (org_id, id),
+  constraint previews_check CHECK (((is_public = (grant_hash IS NULL)) AND (is_public = (cookie_hash IS NULL)))),
+  constraint previews_cookie_hash_check CHECK ((octet_length(cookie_hash) = 32)),
+  constraint previews_cookie_hash_key UNIQUE (cookie_hash),
+  constraint previews_grant_hash_check CHECK ((octet_length(grant_hash) = 32)),
+  constraint previews_grant_hash_key UNIQUE (grant_hash),
+  constraint previews_host_form_check CHECK ((host_form = ANY (ARRAY['outer'::text, 'sandbox'::text]))),
+  constraint previews_id_key UNIQUE (id),
+  constraint previews_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint previews_org_id_key_id_fkey FOREIGN KEY (org_id, key_id) REFERENCES api_keys(org_id, id),
+  constraint previews_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id),
+  constraint previews_port_check CHECK (((port >= 1) AND (port <= 65535)))
+);
+CREATE INDEX previews_end ON public.previews USING btree (LEAST(expires_at, revoked_at));
+CREATE INDEX previews_of_key ON public.previews USING btree (org_id, key_id);
+CREATE INDEX previews_of_sandbox ON public.previews USING btree (org_id, sandbox_id, created_at, id);
+CREATE INDEX previews_public ON public.previews USING btree (sandbox_id, port) WHERE is_public;
+CREATE TRIGGER previews_changed AFTER DELETE OR UPDATE OF revoked_at, expires_at ON public.previews FOR EACH ROW EXECUTE FUNCTION announce_preview();
+create policy own_organization on previews using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table published_ports (
   org_id uuid not null,
@@ -733,6 +773,26 @@ CREATE OR REPLACE FUNCTION public.announce_key()
 AS $function$
 begin
   perform pg_notify('sandkeep_keys', coalesce(new.id, old.id)::text);
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.announce_preview()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform pg_notify('sandkeep_previews', coalesce(new.sandbox_id, old.sandbox_id)::text);
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.announce_preview_settings()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform pg_notify('sandkeep_previews', '');
   return null;
 end
 $function$;

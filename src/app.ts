@@ -29,6 +29,8 @@ import { memberExamples } from './members/examples.js';
 import { memberRoutes } from './members/routes.js';
 import { orgExamples } from './orgs/examples.js';
 import { orgRoutes } from './orgs/routes.js';
+import { previewExamples } from './previews/grants/examples.js';
+import { previewRoutes } from './previews/grants/routes.js';
 import { quotaExamples } from './quotas/examples.js';
 import { quotaRoutes } from './quotas/routes.js';
 import { agentRoute } from './sandboxes/agent/route.js';
@@ -78,6 +80,7 @@ const EXAMPLES = {
   ...sandboxFileExamples,
   ...terminalExamples,
   ...sessionExamples,
+  ...previewExamples,
   ...eventExamples,
   ...webhookExamples,
   ...usageExamples,
@@ -156,6 +159,7 @@ export async function buildApp(
     sandboxFileRoutes(api, entrance, steps);
     terminalRoutes(api, entrance);
     sandboxSessionRoutes(api);
+    previewRoutes(api);
     eventRoutes(api, ctx, steps);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);

@@ -18,6 +18,7 @@ import { Reconciler } from './sandboxes/reconcile/reconcile.js';
 import { removeLingering } from './sandboxes/lifecycle/remove-ephemeral.js';
 import { makeLostSessionEnds } from './sandboxes/sessions/jobs.js';
 import { enforcePools } from './sandboxes/lifecycle/stop-over-quota.js';
+import { deleteEndedPreviews } from './previews/grants/jobs.js';
 import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
@@ -89,6 +90,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredSessions, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredTickets, FORGET_KEYS_EVERY_MS),
+    job(deleteEndedPreviews, FORGET_KEYS_EVERY_MS),
     job(deleteOldTraces, FORGET_KEYS_EVERY_MS),
     job(recordExpiredKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),

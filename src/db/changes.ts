@@ -4,7 +4,8 @@ import { notify, type WriteTarget } from './write-batch.js';
 
 /**
  * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session`
- * is an ended session of the console, `visit` a session in a sandbox that is to end.
+ * is an ended session of the console, `visit` a session in a sandbox that is to end. `preview` is the sandbox of a
+ * preview that has ended; empty: previews of any sandbox may have.
  */
 const CHANNELS = {
   sandbox: 'sandkeep_sandboxes',
@@ -12,6 +13,7 @@ const CHANNELS = {
   key: 'sandkeep_keys',
   session: 'sandkeep_console_sessions',
   visit: 'sandkeep_sandbox_sessions',
+  preview: 'sandkeep_previews',
 } as const;
 export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;

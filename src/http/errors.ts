@@ -46,6 +46,17 @@ export const CATALOGUE = {
     remedy:
       'Sign in again. A session ends with the sign-out, with its key, and twelve hours after the sign-in.',
   },
+  preview_access_required: {
+    status: 401,
+    message: 'this preview needs a grant',
+    remedy:
+      'Open the link of the preview, or send its token as `Authorization: Bearer` or `x-sandkeep-preview`. A preview that has ended needs a new one.',
+  },
+  public_previews_off: {
+    status: 403,
+    message: 'the organization does not allow public previews',
+    remedy: 'Leave `public` out, or ask the operator for `sandkeep org previews --public on`.',
+  },
   invalid_csrf_token: {
     status: 403,
     message: 'a change by cookie needs the CSRF token of the session',
@@ -124,6 +135,11 @@ export const CATALOGUE = {
     status: 404,
     message: 'there is no such key',
     remedy: 'Check the id against `GET /v1/keys`.',
+  },
+  preview_not_found: {
+    status: 404,
+    message: 'there is no such preview',
+    remedy: 'Check the id against the previews of the sandbox. One that has ended is forgotten after a week.',
   },
   session_not_found: {
     status: 404,

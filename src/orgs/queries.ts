@@ -64,3 +64,35 @@ export async function setNetworkRecord(sql: Sql, id: string, on: boolean): Promi
   );
   return rows[0]!.before;
 }
+
+export interface PreviewSettings {
+  /** Whether previews may be public. */
+  public: boolean;
+  /** Whether browsers first see whose page they open. */
+  notice: boolean;
+}
+
+export async function getPreviewSettings(sql: Sql, id: string): Promise<PreviewSettings> {
+  const { rows } = await sql.query<PreviewSettings & Record<string, unknown>>(
+    'select public_previews as public, preview_notice as notice from orgs where id = $1',
+    [id],
+  );
+  return rows[0]!;
+}
+
+/** Changes the given ones. Returns the values before. */
+export async function setPreviewSettings(
+  sql: Sql,
+  id: string,
+  settings: Partial<PreviewSettings>,
+): Promise<PreviewSettings> {
+  const { rows } = await sql.query<PreviewSettings & Record<string, unknown>>(
+    `with old as (select public_previews, preview_notice from orgs where id = $1 for update)
+     update orgs set public_previews = coalesce($2, old.public_previews),
+       preview_notice = coalesce($3, old.preview_notice)
+     from old where id = $1
+     returning old.public_previews as public, old.preview_notice as notice`,
+    [id, settings.public ?? null, settings.notice ?? null],
+  );
+  return rows[0]!;
+}

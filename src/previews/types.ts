@@ -34,7 +34,7 @@ export interface PreviewTarget extends PreviewHost {
 }
 
 /** @public */
-export type Refusal = 'no_grant' | 'expired';
+export type Refusal = 'no_grant' | 'expired' | 'notice';
 /**
  * `signal` aborts when the grant is revoked or has expired.
  *

@@ -1,14 +1,12 @@
 import type { ServiceContext } from '../context.js';
 import { NO_HOST } from '../http/listen.js';
 import { TrustedProxies } from '../http/client-address.js';
-import { ApiError } from '../http/errors.js';
 import { Certificate } from '../http/tls/certificate.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { answerError } from '../previews/answer.js';
+import { GrantedAccess } from '../previews/grants/access.js';
 import { isLocalDomain, PreviewHosts } from '../previews/host.js';
 import { PreviewListener } from '../previews/listener.js';
 import { Serving } from '../previews/serve.js';
-import type { PreviewAccess } from '../previews/types.js';
 import { explainListenError } from './listening.js';
 import type { ServiceOptions, Startup } from './startup.js';
 
@@ -33,7 +31,9 @@ export async function listenForPreviews(
   { options, log, resources }: Startup,
 ): Promise<void> {
   const certificate = openPreviewCertificate({ options, log, resources });
-  const serving = new Serving({ log, hosts, access: REFUSING });
+  const access = new GrantedAccess(ctx);
+  resources.add('the grants of previews', () => access.close());
+  const serving = new Serving({ log, hosts, access });
   const { total } = ctx.settings.connections;
   const limits = { total: Math.ceil(total / 2), each: Math.ceil(total / 4) };
   const proxies = new TrustedProxies(ctx.settings.trustedProxies);
@@ -46,19 +46,6 @@ export async function listenForPreviews(
   );
   hosts.listensAt(await listen(listener, options, log));
   resources.add('the previews', () => listener.close());
-}
-
-/** Refuses every request. */
-const REFUSING: PreviewAccess = {
-  judge: () => Promise.resolve({ refused: 'no_grant' }),
-  serve: (_host, request, response) => Promise.resolve(refuse(request, response)),
-  refuse: (_host, _refused, request, response) => Promise.resolve(refuse(request, response)),
-};
-
-function refuse(
-  ...[request, response]: [Parameters<typeof answerError>[0], Parameters<typeof answerError>[1]]
-): void {
-  answerError(request, response, new ApiError('invalid_session'));
 }
 
 /** The usual port may be taken by another service on the machine, which is no reason to refuse the start. */

@@ -55,6 +55,8 @@ const ABSENT = new Set([
   'rename_volume_file',
   'end_sandbox_session',
   'end_sandbox_session_by_name',
+  'get_sandbox_preview',
+  'revoke_sandbox_preview',
 ]);
 const ORDER = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 

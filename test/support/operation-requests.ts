@@ -154,6 +154,17 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
       ],
     ]),
   ),
+  create_sandbox_preview: ({ sandbox }) => ({
+    path: `/v1/sandboxes/${sandbox.id}/previews`,
+    body: { port: 8080, label: 'intruder' },
+  }),
+  list_sandbox_previews: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/previews` }),
+  get_sandbox_preview: ({ sandbox, preview }) => ({
+    path: `/v1/sandboxes/${sandbox.id}/previews/${preview?.id ?? UNKNOWN_ID}`,
+  }),
+  revoke_sandbox_preview: ({ sandbox, preview }) => ({
+    path: `/v1/sandboxes/${sandbox.id}/previews/${preview?.id ?? UNKNOWN_ID}`,
+  }),
   open_sandbox_terminal: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/terminal` }),
   open_sandbox_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
@@ -190,6 +201,8 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
 export interface Fixture {
   client: Client;
   sandbox: { id: string; name: string };
+  /** Undefined: the fixture is of a release without previews. */
+  preview?: { id: string };
   volume: { id: string };
   event: { id: string };
   key: { id: string };
@@ -227,8 +240,9 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
       JSON.stringify({ ...details, user: null, program: 'victim', argument_count: 0 }),
     ],
   );
+  const preview = await succeed(client.post(`/v1/sandboxes/${sandbox.id}/previews`, { port: 8080 }));
   const event = (await succeed(client.get('/v1/events'))).data[0];
-  return { client, sandbox, volume, event, key: { id: client.keyId }, webhook: { id, delivery } };
+  return { client, sandbox, preview, volume, event, key: { id: client.keyId }, webhook: { id, delivery } };
 }
 
 /** The body of an answer. A refusal is an error that quotes it, so that no test goes on without its subject. */
@@ -256,6 +270,7 @@ const TABLES = [
   'webhook_deliveries',
   'terminal_tickets',
   'sandbox_sessions',
+  'previews',
 ];
 
 const DIGESTS = TABLES.map(

@@ -88,7 +88,7 @@ export async function writeRelease(version: string, service: TestService): Promi
   const answers: Record<string, unknown> = {};
   const day = new Date();
   const window = `since=${day.toISOString().slice(0, 10)}&until=${new Date(+day + 86_400_000).toISOString().slice(0, 10)}`;
-  const { sandbox, volume, webhook, event } = resources;
+  const { sandbox, preview, volume, webhook, event } = resources;
   for (const path of [
     `sandboxes/${sandbox.id}`,
     `volumes/${volume.id}`,
@@ -113,6 +113,7 @@ export async function writeRelease(version: string, service: TestService): Promi
     answers,
     resources: {
       sandbox: { id: sandboxId, name },
+      ...(preview ? { preview: { id: preview.id } } : {}),
       volume: { id: volume.id },
       event: { id: event.id },
       key: resources.key,

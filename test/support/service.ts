@@ -25,6 +25,7 @@ import type { GatewayServices } from '../../src/engine/definition.js';
 import { NetworkObserver } from '../../src/engine/network-record/observer.js';
 import type { Runtime } from '../../src/engine/runtime.js';
 import { SimulatedRuntime, type SimulatedOptions } from '../../src/engines/simulated/runtime.js';
+import { PreviewHosts } from '../../src/previews/host.js';
 import { openKeyring } from '../../src/secrets/key-file.js';
 import { DEFAULT_WEBHOOK_SETTINGS } from '../../src/settings.js';
 import type { Telemetry } from '../../src/telemetry/open-telemetry.js';
@@ -79,6 +80,8 @@ export interface TestOptions {
   advertisedHost?: string;
   draining?: AbortSignal;
   telemetry?: Telemetry;
+  /** The host names of its previews. Nothing listens there. */
+  previews?: PreviewHosts;
   /** Another process on the database of this service; close it first. */
   beside?: TestService;
   /** Whether it also acts on the engine of that service. */
@@ -159,6 +162,7 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
     ...(options.draining ? { draining: options.draining } : {}),
     meters: options.metrics?.meters ?? NO_METERS,
     tracing: options.telemetry?.tracing,
+    previews: options.previews ?? new PreviewHosts('localhost', 'http', 8081),
     settings: { ...DEFAULT_SETTINGS, ...UNWATCHED, ...options.settings },
     stopping: stopping.signal,
   });

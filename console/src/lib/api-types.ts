@@ -224,6 +224,15 @@ export type CreateApiKeyRequest = {
   expires_at?: string | null;
 };
 
+export type CreatePreviewRequest = {
+  port: number;
+  path?: string;
+  ttl_secs?: number;
+  label?: string | null;
+  public?: boolean;
+  host?: PreviewHostForm;
+};
+
 export type CreateSandboxRequest = {
   name: string;
   slug?: string | null;
@@ -453,6 +462,12 @@ export type PaginatedMemberResponse = {
   next_cursor?: string | null;
 };
 
+export type PaginatedPreviewResponse = {
+  data: PreviewResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
 export type PaginatedSandboxResponse = {
   data: SandboxResponse[];
   has_more: boolean;
@@ -486,6 +501,46 @@ export type PortToPublish = {
   host_port?: number;
   host_bind?: string;
   protocol?: PortProtocol;
+};
+
+export type PreviewHostForm = 'outer' | 'sandbox';
+
+export type PreviewResponse = {
+  id: string;
+  sandbox_id: string;
+  port: number;
+  path: string;
+  origin: string;
+  label: string | null;
+  host: PreviewHostForm;
+  public: boolean;
+  status: PreviewStatus;
+  created_by: EventActor;
+  created_at: string;
+  expires_at: string;
+  revoked_at: string | null;
+  last_used_at: string | null;
+};
+
+export type PreviewStatus = 'open' | 'expired' | 'revoked';
+
+export type PreviewWithToken = {
+  id: string;
+  sandbox_id: string;
+  port: number;
+  path: string;
+  origin: string;
+  label: string | null;
+  host: PreviewHostForm;
+  public: boolean;
+  status: PreviewStatus;
+  created_by: EventActor;
+  created_at: string;
+  expires_at: string;
+  revoked_at: string | null;
+  last_used_at: string | null;
+  url: string | null;
+  token: string | null;
 };
 
 export type Protocol = 'tcp' | 'udp' | 'icmpv4' | 'icmpv6';
@@ -1464,6 +1519,30 @@ export interface Operations {
   };
   'DELETE /v1/sandboxes/by-name/{name}/sessions/{session_id}': {
     path: { name: string; session_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/previews': {
+    path: { sandbox_id: string };
+    query: {};
+    body: CreatePreviewRequest;
+    answer: PreviewWithToken;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/previews': {
+    path: { sandbox_id: string };
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedPreviewResponse;
+  };
+  'GET /v1/sandboxes/{sandbox_id}/previews/{preview_id}': {
+    path: { sandbox_id: string; preview_id: string };
+    query: {};
+    body: undefined;
+    answer: PreviewResponse;
+  };
+  'DELETE /v1/sandboxes/{sandbox_id}/previews/{preview_id}': {
+    path: { sandbox_id: string; preview_id: string };
     query: {};
     body: undefined;
     answer: MessageResponse;

@@ -61,6 +61,14 @@ const session = {
   command: Type.Optional(Type.Array(text)),
   command_cut: Type.Optional(Type.Boolean()),
 };
+const preview = {
+  preview_id: Uuid,
+  ...sandbox,
+  port: count,
+  label: Nullable(text),
+  public: Type.Boolean(),
+};
+const previewSettings = closed({ public: Type.Boolean(), notice: Type.Boolean() });
 const volume = { volume_id: Uuid, name: Nullable(text) };
 /** A destination of a sandbox. `domain`: the name by which the sandbox reached it. */
 const destination = {
@@ -289,6 +297,25 @@ export const CATALOGUE = {
       bytes_out: Nullable(count),
       file_writes: Nullable(count),
     },
+  ),
+
+  sandbox_preview_created: event(
+    'sandbox',
+    CALLER,
+    'A caller opened a port of a sandbox to browsers and programs. `public`: to everybody.',
+    { ...preview, expires_at: DateTime },
+  ),
+  sandbox_preview_revoked: event(
+    'sandbox',
+    CALLER,
+    'A caller revoked a preview. The end of a preview with its time, its key or its sandbox has no such event.',
+    preview,
+  ),
+  preview_settings_changed: event(
+    'org',
+    OPERATOR,
+    'The settings of previews were changed: whether they may be public, and whether browsers first see whose page they open.',
+    { before: previewSettings, after: previewSettings },
   ),
 
   network_destination_used: event(

@@ -126,6 +126,9 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   sandbox_session_opened: call('Session Open'),
   sandbox_session_end_requested: call('Session End Request'),
   sandbox_session_ended: call('Session End'),
+  sandbox_preview_created: call('Preview Open'),
+  sandbox_preview_revoked: call('Preview Revoke'),
+  preview_settings_changed: entity(3, LOW),
 
   network_destination_used: network(6),
   network_destination_denied: network(5, { ...LOW, isFailure: true }),

@@ -1,0 +1,24 @@
+import { ApiError } from '../../http/errors.js';
+import type { PreviewRequest } from '../types.js';
+
+const MOST_BYTES = 1_024;
+
+/** The token in the body `{"token": "…"}`. Only a script can send JSON, so no form of another page does. */
+export async function readToken(request: PreviewRequest): Promise<string> {
+  const type = request.headers['content-type'] ?? '';
+  if (!/^application\/json\b/i.test(type)) throw new ApiError('unsupported_media_type');
+  let text = '';
+  let bytes = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > MOST_BYTES) throw new ApiError('payload_too_large');
+    text += chunk.toString('latin1');
+  }
+  try {
+    const body = JSON.parse(text) as { token?: unknown } | null;
+    if (typeof body?.token === 'string') return body.token;
+  } catch {
+    throw new ApiError('invalid_json');
+  }
+  throw new ApiError('invalid_request', 'the body lacks the token', { field: 'token' });
+}
