@@ -6,6 +6,12 @@ export interface Meters {
   runEnded(reason: string, seconds: number | undefined): void;
   runtimeCalled(call: string, outcome: 'done' | 'failed', seconds: number): void;
   loopFailed(loop: string): void;
+  /** `addedSeconds`: from the arrival of the request to its connection in the sandbox. */
+  previewAnswered(outcome: string, addedSeconds: number | undefined): void;
+  /** `in`: from clients to sandboxes. */
+  previewMoved(direction: 'in' | 'out', bytes: number): void;
+  /** `change`: 1 or -1. */
+  previewOpened(kind: 'request' | 'upgraded', change: number): void;
   /** `signal`: spans or logs. */
   telemetryExported(signal: string, outcome: 'exported' | 'dropped' | 'failed', items: number): void;
 }
@@ -17,5 +23,8 @@ export const NO_METERS: Meters = {
   runEnded: drop,
   runtimeCalled: drop,
   loopFailed: drop,
+  previewAnswered: drop,
+  previewMoved: drop,
+  previewOpened: drop,
   telemetryExported: drop,
 };

@@ -5,8 +5,10 @@ import type { Library } from './library.js';
 /** An image may have to be pulled. */
 const START_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];
 const STOP_SECONDS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+/** A woken sandbox may have to start first. */
+const PREVIEW_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10, 30, 60];
 
-export function makeMeters({ Counter, Histogram }: Library, registry: Registry): Meters {
+export function makeMeters({ Counter, Gauge, Histogram }: Library, registry: Registry): Meters {
   const registers = [registry];
   const starts = new Histogram({
     name: 'sandkeep_run_start_duration_seconds',
@@ -39,6 +41,30 @@ export function makeMeters({ Counter, Histogram }: Library, registry: Registry):
     labelNames: ['loop'],
     registers,
   });
+  const previews = new Counter({
+    name: 'sandkeep_preview_requests_total',
+    help: 'Requests to previews, by outcome: proxied, upgraded, reserved, no_grant, refused, failed.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  const added = new Histogram({
+    name: 'sandkeep_preview_connect_duration_seconds',
+    help: 'Time from the arrival of a request to a preview to its connection in the sandbox.',
+    buckets: PREVIEW_SECONDS,
+    registers,
+  });
+  const moved = new Counter({
+    name: 'sandkeep_preview_bytes_total',
+    help: 'Bytes of bodies and upgraded connections of previews, by direction: in, to sandboxes, or out.',
+    labelNames: ['direction'],
+    registers,
+  });
+  const open = new Gauge({
+    name: 'sandkeep_preview_open',
+    help: 'Requests to previews in progress, and open upgraded connections, by kind: request, upgraded.',
+    labelNames: ['kind'],
+    registers,
+  });
   const exports = new Counter({
     name: 'sandkeep_telemetry_items_total',
     help: 'Spans and log lines for the collector, by outcome: exported, dropped, failed.',
@@ -53,6 +79,12 @@ export function makeMeters({ Counter, Histogram }: Library, registry: Registry):
     },
     runtimeCalled: (call, outcome, seconds) => calls.observe({ call, outcome }, seconds),
     loopFailed: (loop) => failures.inc({ loop }),
+    previewAnswered(outcome, addedSeconds) {
+      previews.inc({ outcome });
+      if (addedSeconds !== undefined) added.observe(addedSeconds);
+    },
+    previewMoved: (direction, bytes) => moved.inc({ direction }, bytes),
+    previewOpened: (kind, change) => open.inc({ kind }, change),
     telemetryExported: (signal, outcome, items) => exports.inc({ signal, outcome }, items),
   };
 }

@@ -45,7 +45,7 @@ function endUnread(request: PreviewRequest, response: PreviewResponse): void {
 }
 
 /** Ends an answer so that its client sees a failure. */
-function breakOff(response: PreviewResponse): void {
+export function breakOff(response: PreviewResponse): void {
   if (response instanceof ServerResponse) response.socket?.destroy();
   else response.stream.destroy(new Error('the answer of the sandbox broke off'));
 }

@@ -1,52 +1,192 @@
-import type { IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
+import { setMaxListeners } from 'node:events';
+import { ServerResponse, type IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import { peerOf, type TrustedProxies } from '../http/client-address.js';
 import { ApiError } from '../http/errors.js';
+import { clientNetworkOf } from '../lib/cidr.js';
+import type { Meters } from '../lib/meters.js';
 import { answerError, responseOn } from './answer.js';
+import { Bounds, type PreviewLimits } from './bounds.js';
+import type { Sender } from './headers.js';
 import type { PreviewHosts } from './host.js';
+import type { Exchange } from './proxy/exchange.js';
+import { GrpcUpstreams, isGrpc } from './proxy/grpc.js';
+import { forwardHttp } from './proxy/http.js';
+import { forwardUpgrade, protocolOf, type UpgradeSocket } from './proxy/upgrade.js';
+import { Upstreams } from './proxy/upstreams.js';
+import { passOn } from './pass-on.js';
 import { readHost } from './read-host.js';
-import { RESERVED_PATH, type PreviewAccess, type PreviewRequest, type PreviewResponse } from './types.js';
+import {
+  RESERVED_PATH,
+  type OpenPort,
+  type PreviewAccess,
+  type PreviewRequest,
+  type PreviewResponse,
+  type PreviewWaker,
+} from './types.js';
 
 export interface ServingParts {
   log: FastifyBaseLogger;
   hosts: PreviewHosts;
   access: PreviewAccess;
+  /** Undefined: no request starts a sandbox. */
+  waker: PreviewWaker | undefined;
+  openPort: OpenPort;
+  proxies: TrustedProxies;
+  limits: PreviewLimits;
+  meters: Meters;
 }
 
-/** Serves the requests of the listener: host, reserved paths, grant. */
-export class Serving {
-  constructor(private readonly parts: ServingParts) {}
+/** What a request came to, in metrics and in the log. */
+interface Visit {
+  outcome: 'proxied' | 'upgraded' | 'reserved' | 'no_grant' | 'refused' | 'failed';
+  orgId: string | null;
+  sandboxId: string | null;
+  port: number | null;
+  address: string;
+  /** From the arrival of the request to its connection in the sandbox, in seconds. */
+  addedSecs: number | undefined;
+}
 
-  request(request: PreviewRequest, response: PreviewResponse): void {
-    response.on('error', () => undefined);
-    this.answer(request, response).catch((error: unknown) => {
-      answerError(request, response, this.refusalOf(error));
-    });
+/** Serves the requests of the listener. The order: bounds, host, reserved paths, grant, bounds of the sandbox. */
+export class Serving {
+  private readonly bounds: Bounds;
+  private readonly upstreams: Upstreams;
+  private readonly grpc: GrpcUpstreams;
+
+  constructor(private readonly parts: ServingParts) {
+    this.bounds = new Bounds(parts.limits);
+    this.upstreams = new Upstreams(parts.openPort);
+    this.grpc = new GrpcUpstreams(this.upstreams);
   }
 
-  upgrade(request: IncomingMessage, socket: Socket): void {
+  request(request: PreviewRequest, response: PreviewResponse): void {
+    void this.visit(request, response);
+  }
+
+  upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
     const response = responseOn(request, socket);
-    if (response) this.request(request, response);
+    if (response) void this.visit(request, response, { socket, head });
     else socket.destroy();
   }
 
-  private async answer(request: PreviewRequest, response: PreviewResponse): Promise<void> {
-    const { access, hosts } = this.parts;
+  close(): void {
+    this.upstreams.close();
+  }
+
+  private async visit(
+    request: PreviewRequest,
+    response: PreviewResponse,
+    client?: UpgradeSocket,
+  ): Promise<void> {
+    const began = performance.now();
+    response.on('error', () => undefined);
+    request.on('error', () => undefined);
+    const sender = this.senderOf(request);
+    const visit: Visit = {
+      outcome: 'refused',
+      orgId: null,
+      sandboxId: null,
+      port: null,
+      address: sender.address,
+      addedSecs: undefined,
+    };
+    try {
+      const release = this.bounds.enter(clientNetworkOf(sender.address));
+      await this.answer(request, response, { sender, visit, began, client }).finally(release);
+    } catch (error) {
+      const refusal = error instanceof ApiError ? error : new ApiError('internal_error');
+      visit.outcome = refusal.status < 500 ? 'refused' : 'failed';
+      if (refusal !== error) this.parts.log.error({ err: error }, 'a request for a preview failed');
+      answerError(request, response, refusal);
+    }
+    this.note(request, response, visit, began);
+  }
+
+  private async answer(
+    request: PreviewRequest,
+    response: PreviewResponse,
+    {
+      sender,
+      visit,
+      began,
+      client,
+    }: { sender: Sender; visit: Visit; began: number; client: UpgradeSocket | undefined },
+  ): Promise<void> {
+    const { access, hosts, meters } = this.parts;
     const host = readHost(hosts, request);
-    if (isReserved(request.url!)) return access.serve(host, request, response);
+    visit.port = host.port;
+    visit.sandboxId = host.sandboxId;
+    if (request.url!.startsWith(RESERVED_PATH)) {
+      visit.outcome = 'reserved';
+      return access.serve(host, request, response);
+    }
     const judged = await access.judge(host, request.headers);
-    if ('refused' in judged) return access.refuse(host, judged.refused, request, response);
-    throw new ApiError('not_ready');
+    if ('refused' in judged) {
+      visit.outcome = 'no_grant';
+      return access.refuse(host, judged.refused, request, response);
+    }
+    const { target, signal } = judged;
+    // Each request of the grant listens to it.
+    setMaxListeners(0, signal);
+    visit.orgId = target.orgId;
+    const protocol = client && protocolOf(request as IncomingMessage);
+    const kind = protocol === undefined ? 'request' : 'upgraded';
+    const release = this.bounds.enterSandbox(target);
+    meters.previewOpened(kind, 1);
+    const exchange: Exchange = {
+      request,
+      response,
+      target,
+      sender,
+      signal,
+      moved: (direction, bytes) => meters.previewMoved(direction, bytes),
+      connected: () => (visit.addedSecs ??= (performance.now() - began) / 1_000),
+    };
+    try {
+      await passOn(exchange, this.parts.waker, this.upstreams, () =>
+        this.forward(exchange, protocol, client),
+      );
+      visit.outcome = protocol === undefined ? 'proxied' : 'upgraded';
+    } finally {
+      meters.previewOpened(kind, -1);
+      release();
+    }
   }
 
-  private refusalOf(error: unknown): ApiError {
-    if (error instanceof ApiError) return error;
-    this.parts.log.error({ err: error }, 'a request for a preview failed');
-    return new ApiError('internal_error');
+  private forward(
+    exchange: Exchange,
+    protocol: string | undefined,
+    client: UpgradeSocket | undefined,
+  ): Promise<void> {
+    const { response } = exchange;
+    if (client && protocol !== undefined && response instanceof ServerResponse) {
+      return forwardUpgrade({ ...exchange, response }, protocol, client, this.upstreams);
+    }
+    return isGrpc(exchange) ? this.grpc.forward(exchange) : forwardHttp(exchange, this.upstreams);
   }
-}
 
-/** A path that a server could read as a reserved one after its escapes is not reserved, and reaches the sandbox. */
-function isReserved(url: string): boolean {
-  return url.startsWith(RESERVED_PATH);
+  private senderOf(request: PreviewRequest): Sender {
+    const message = request as IncomingMessage;
+    const { address, isProxied } = this.parts.proxies.clientOf(message);
+    if (!isProxied) return { address, via: undefined };
+    const list = String(request.headers['x-forwarded-for'] ?? '');
+    return { address, via: { list, peer: peerOf(message.socket) } };
+  }
+
+  /** The path is not in the log: it may hold secrets of the application. */
+  private note(
+    { method }: PreviewRequest,
+    { statusCode: status }: PreviewResponse,
+    { outcome, orgId, sandboxId, port, address, addedSecs }: Visit,
+    began: number,
+  ): void {
+    const ms = Math.round((performance.now() - began) * 10) / 10;
+    this.parts.meters.previewAnswered(outcome, addedSecs);
+    this.parts.log.info(
+      { method, status, outcome, ms, orgId, sandboxId, port, address },
+      'request to a preview answered',
+    );
+  }
 }

@@ -7,9 +7,12 @@ import { GrantedAccess } from '../previews/grants/access.js';
 import { isLocalDomain, PreviewHosts } from '../previews/host.js';
 import { PreviewListener } from '../previews/listener.js';
 import { Serving } from '../previews/serve.js';
+import { openPort } from '../sandboxes/ports/open-port.js';
 import { explainListenError } from './listening.js';
 import type { ServiceOptions, Startup } from './startup.js';
 
+/** In this process. One connection of HTTP/2 has up to 100 requests. */
+const REQUEST_LIMITS = { requests: { total: 10_000, each: 2_500 }, ofOrg: 5_000, ofSandbox: 2_000 };
 const USUAL_PORT = 8_081;
 const HTTPS_PORT = 443;
 
@@ -33,19 +36,31 @@ export async function listenForPreviews(
   const certificate = openPreviewCertificate({ options, log, resources });
   const access = new GrantedAccess(ctx);
   resources.add('the grants of previews', () => access.close());
-  const serving = new Serving({ log, hosts, access });
   const { total } = ctx.settings.connections;
   const limits = { total: Math.ceil(total / 2), each: Math.ceil(total / 4) };
   const proxies = new TrustedProxies(ctx.settings.trustedProxies);
+  const serving = new Serving({
+    log,
+    hosts,
+    access,
+    waker: undefined,
+    openPort: (place, signal) => openPort(ctx, place, signal),
+    proxies,
+    limits: REQUEST_LIMITS,
+    meters: ctx.meters,
+  });
   const listener = new PreviewListener(
     { log, limits, proxies, certificate },
     {
       request: (request, response) => serving.request(request, response),
-      upgrade: (request, socket) => serving.upgrade(request, socket),
+      upgrade: (request, socket, head) => serving.upgrade(request, socket, head),
     },
   );
   hosts.listensAt(await listen(listener, options, log));
-  resources.add('the previews', () => listener.close());
+  resources.add('the previews', async () => {
+    await listener.close();
+    serving.close();
+  });
 }
 
 /** The usual port may be taken by another service on the machine, which is no reason to refuse the start. */

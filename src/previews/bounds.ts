@@ -1,0 +1,48 @@
+import { ApiError } from '../http/errors.js';
+import { Slots, type Release, type SlotLimits } from '../fairness/slots.js';
+
+export interface PreviewLimits {
+  /** Requests in progress, upgraded connections included: in total, and of one client address. */
+  requests: SlotLimits;
+  /** Of one organization, and of one sandbox. */
+  ofOrg: number;
+  ofSandbox: number;
+}
+
+/** The bounds of requests to previews in this process. Nothing waits. */
+export class Bounds {
+  private readonly ofAddresses: Slots;
+  private readonly ofOrgs: Slots;
+  private readonly ofSandboxes: Slots;
+
+  constructor(private readonly limits: PreviewLimits) {
+    this.ofAddresses = new Slots(limits.requests);
+    this.ofOrgs = new Slots({ total: limits.requests.total, each: limits.ofOrg });
+    this.ofSandboxes = new Slots({ total: limits.requests.total, each: limits.ofSandbox });
+  }
+
+  /** Throws an ApiError at a limit. `network`: of the client. */
+  enter(network: string): Release {
+    return this.ofAddresses.acquire(network) ?? refuse('of this address', this.limits.requests.each);
+  }
+
+  enterSandbox({ orgId, sandboxId }: { orgId: string; sandboxId: string }): Release {
+    const { ofOrg, ofSandbox } = this.limits;
+    const releaseSandbox =
+      this.ofSandboxes.acquire(sandboxId) ?? refuse('to previews of this sandbox', ofSandbox);
+    const releaseOrg = this.ofOrgs.acquire(orgId);
+    if (!releaseOrg) {
+      releaseSandbox();
+      return refuse('to previews of this organization', ofOrg);
+    }
+    return () => {
+      releaseSandbox();
+      releaseOrg();
+    };
+  }
+}
+
+function refuse(subject: string, limit: number): never {
+  const message = `at most ${limit} requests ${subject} are in progress at once: wait for their answers`;
+  throw new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
+}

@@ -1,0 +1,35 @@
+import type { Readable, Writable } from 'node:stream';
+
+interface Watch {
+  /** Gets the number of the bytes of each chunk. */
+  moved(bytes: number): void;
+  /** The sink has accepted nothing for `stallMs`. */
+  stalled(): void;
+  stallMs: number;
+}
+
+/**
+ * Copies with back-pressure, and leaves the end to the caller. Of each stream so only the bytes of one chunk and of its
+ * buffers are in memory. Returns a function that ends the copying.
+ */
+export function copy(source: Readable, sink: Writable, { moved, stalled, stallMs }: Watch): () => void {
+  let timer: NodeJS.Timeout | undefined;
+  const pass = (chunk: Buffer) => {
+    moved(chunk.length);
+    if (sink.write(chunk)) return;
+    source.pause();
+    timer = setTimeout(stalled, stallMs);
+  };
+  const goOn = () => {
+    clearTimeout(timer);
+    source.resume();
+  };
+  const end = () => {
+    clearTimeout(timer);
+    source.off('data', pass);
+    sink.off('drain', goOn);
+  };
+  source.on('data', pass).once('close', end);
+  sink.on('drain', goOn).once('close', end);
+  return end;
+}
