@@ -4,8 +4,9 @@ import { Slots, type Release, type SlotLimits } from '../fairness/slots.js';
 export interface PreviewLimits {
   /** Requests in progress, upgraded connections included: in total, and of one client address. */
   requests: SlotLimits;
-  /** Of one organization, and of one sandbox. */
+  /** The requests of one organization in progress. */
   ofOrg: number;
+  /** The requests of one sandbox in progress. */
   ofSandbox: number;
 }
 

@@ -28,7 +28,7 @@ const OF_CONNECTION = new Set([
 /** A client could claim another address with them. */
 const OF_PROXIES = new Set(['forwarded', 'host', 'x-real-ip', 'x-client-ip', 'true-client-ip', GRANT_HEADER]);
 const OF_FORWARDING = /^x-forwarded-/;
-/** Keys of the API begin so too: a key that was sent to a preview by mistake does not reach the sandbox. */
+/** Keys of the API begin so too. A key that was sent by mistake does not reach the sandbox. */
 const GRANT_AUTHORIZATION = /^\s*bearer\s+skp_/i;
 /**
  * `alt-svc` sends browsers to another port, which is not this listener. `strict-transport-security` holds for every port
@@ -90,7 +90,7 @@ export function answerHeaders(
   return result;
 }
 
-/** The fields that may follow a body. Those that frame a message, or set cookies, would be read by nobody or too late. */
+/** The fields that may follow a body. A field that frames a message or sets cookies comes too late there. */
 export function trailersOf(rawTrailers: readonly string[]): [string, string][] {
   const result: [string, string][] = [];
   for (let at = 0; at < rawTrailers.length; at += 2) {
@@ -172,12 +172,12 @@ function forwardedHeaders({ protocol, host, port }: URL, { address, via }: Sende
   const hops = via ? [...(via.list === '' ? [] : [via.list]), via.peer].join(', ') : address;
   const node = address.includes(':') ? `"[${address}]"` : address;
   return [
-    ...['X-Forwarded-For', hops],
-    ...['X-Forwarded-Proto', scheme],
-    ...['X-Forwarded-Host', host],
-    ...['X-Forwarded-Port', port === '' ? (scheme === 'https' ? '443' : '80') : port],
-    ...['Forwarded', `for=${node};host="${host}";proto=${scheme}`],
-  ];
+    ['X-Forwarded-For', hops],
+    ['X-Forwarded-Proto', scheme],
+    ['X-Forwarded-Host', host],
+    ['X-Forwarded-Port', port === '' ? (scheme === 'https' ? '443' : '80') : port],
+    ['Forwarded', `for=${node};host="${host}";proto=${scheme}`],
+  ].flat();
 }
 
 function connectionNames(connection: string | undefined): Set<string> {

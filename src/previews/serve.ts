@@ -21,6 +21,7 @@ import {
   RESERVED_PATH,
   type OpenPort,
   type PreviewAccess,
+  type PreviewHost,
   type PreviewRequest,
   type PreviewResponse,
   type PreviewWaker,
@@ -38,7 +39,7 @@ export interface ServingParts {
   meters: Meters;
 }
 
-/** What a request came to, in metrics and in the log. */
+/** The record of a request for metrics and the log. */
 interface Visit {
   outcome: 'proxied' | 'upgraded' | 'reserved' | 'no_grant' | 'refused' | 'failed';
   orgId: string | null;
@@ -54,6 +55,8 @@ export class Serving {
   private readonly bounds: Bounds;
   private readonly upstreams: Upstreams;
   private readonly grpc: GrpcUpstreams;
+  /** Connections with a malformed request. They close after its answer. */
+  private readonly refused = new WeakSet<object>();
 
   constructor(private readonly parts: ServingParts) {
     this.bounds = new Bounds(parts.limits);
@@ -62,6 +65,8 @@ export class Serving {
   }
 
   request(request: PreviewRequest, response: PreviewResponse): void {
+    // A proxy in front may have taken these bytes for the body of the request that was refused.
+    if (this.refused.has(request.socket)) return;
     void this.visit(request, response);
   }
 
@@ -115,7 +120,7 @@ export class Serving {
     }: { sender: Sender; visit: Visit; began: number; client: UpgradeSocket | undefined },
   ): Promise<void> {
     const { access, hosts, meters } = this.parts;
-    const host = readHost(hosts, request);
+    const host = this.hostOf(hosts, request);
     visit.port = host.port;
     visit.sandboxId = host.sandboxId;
     if (request.url!.startsWith(RESERVED_PATH)) {
@@ -152,6 +157,16 @@ export class Serving {
     } finally {
       meters.previewOpened(kind, -1);
       release();
+    }
+  }
+
+  /** The requests of a pipeline arrive in one turn, so the mark is set before the next one arrives. */
+  private hostOf(hosts: PreviewHosts, request: PreviewRequest): PreviewHost {
+    try {
+      return readHost(hosts, request);
+    } catch (error) {
+      if (request.httpVersionMajor === 1) this.refused.add(request.socket);
+      throw error;
     }
   }
 

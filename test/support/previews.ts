@@ -20,7 +20,7 @@ import type { HostForm, PreviewAccess, PreviewTarget, PreviewWaker } from '../..
 import { ApiError } from '../../src/http/errors.js';
 import { PortRefusedError } from '../../src/sandboxes/ports/guest-stream.js';
 
-export const SANDBOX = '0192d3a4-0000-7000-8000-00000000002a';
+const SANDBOX = '0192d3a4-0000-7000-8000-00000000002a';
 
 export interface PreviewOptions {
   certificate?: Certificate;
@@ -47,7 +47,7 @@ export interface TestPreviews {
   close(this: void): Promise<void>;
 }
 
-/** A listener of previews before `sandbox`, a server on the loopback address. Every grant is good unless it says "no". */
+/** A listener of previews before `sandbox`, on the loopback address. Requests have a grant unless they say "no". */
 export async function startPreviews(sandbox: Server, options: PreviewOptions = {}): Promise<TestPreviews> {
   await once(sandbox.listen(0, '127.0.0.1'), 'listening');
   const inner = (sandbox.address() as AddressInfo).port;
@@ -124,12 +124,13 @@ export async function startPreviews(sandbox: Server, options: PreviewOptions = {
     socket.on('error', () => undefined).once('close', () => inside.delete(socket));
   });
   let closed: Promise<void> | undefined;
-  const close = () =>
-    (closed ??= listener.close().then(() => {
-      serving.close();
-      for (const socket of inside) socket.destroy();
-      sandbox.close();
-    }));
+  const closeAll = async () => {
+    await listener.close();
+    serving.close();
+    for (const socket of inside) socket.destroy();
+    sandbox.close();
+  };
+  const close = () => (closed ??= closeAll());
   onTestFinished(close);
   return {
     hosts,

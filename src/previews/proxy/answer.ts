@@ -45,6 +45,14 @@ function writeHead(answer: IncomingMessage, { response, target }: Relay): void {
       `the server answered in the coding "${coding}": use "chunked"`,
     );
   }
+  if (answer.httpVersionMajor !== 1) {
+    throw new ApiError(
+      'no_answer_of_sandbox',
+      `the server answered in HTTP/${answer.httpVersion}: use HTTP/1.1`,
+    );
+  }
+  // An upgrade has an event of its own. This one is to no protocol, or was not asked for.
+  if (answer.statusCode! < 200) throw new ApiError('no_answer_of_sandbox');
   const head = answerHeaders(answer.rawHeaders, answer.headers, target);
   try {
     if (response instanceof ServerResponse)

@@ -2,15 +2,15 @@ import type { Readable, Writable } from 'node:stream';
 
 interface Watch {
   /** Gets the number of the bytes of each chunk. */
-  moved(bytes: number): void;
+  moved(this: void, bytes: number): void;
   /** The sink has accepted nothing for `stallMs`. */
-  stalled(): void;
+  stalled(this: void): void;
   stallMs: number;
 }
 
 /**
- * Copies with back-pressure, and leaves the end to the caller. Of each stream so only the bytes of one chunk and of its
- * buffers are in memory. Returns a function that ends the copying.
+ * Copies with back-pressure, and leaves the end to the caller. Memory holds one chunk beyond the buffers of both.
+ * Returns a function that ends the copying.
  */
 export function copy(source: Readable, sink: Writable, { moved, stalled, stallMs }: Watch): () => void {
   let timer: NodeJS.Timeout | undefined;

@@ -48,10 +48,12 @@ export async function forwardUpgrade(
   upstreams: Upstreams,
 ): Promise<void> {
   const { request, response, target, sender, signal } = exchange;
-  const headers = [
-    ...requestHeaders(request, target, sender),
-    ...['Connection', 'Upgrade', 'Upgrade', protocol],
-  ];
+  const headers = requestHeaders(request, target, sender).concat(
+    'Connection',
+    'Upgrade',
+    'Upgrade',
+    protocol,
+  );
   const options: UpstreamOptions = {
     agent: upstreams.single,
     target,
@@ -84,7 +86,7 @@ export async function forwardUpgrade(
         try {
           relayAnswer(answer, { response, target, moved: exchange.moved, broken: abandon, ended: resolve });
         } catch (error) {
-          reject(error as Error);
+          reject(error);
         }
       });
       upstream.once('upgrade', (answer, server, head) => {
@@ -96,7 +98,7 @@ export async function forwardUpgrade(
           client.socket.write(accepted, 'latin1');
           join(client, { socket: server, head }, exchange);
         } catch (error) {
-          reject(error as Error);
+          reject(error);
         }
       });
       upstream.end();

@@ -56,10 +56,21 @@ class PortAgent extends Agent {
     callback?: (error: Error | null, stream: Duplex) => void,
   ): undefined {
     const { target } = options as UpstreamOptions;
-    openInTime(this.open, target).then(
-      (stream) => callback?.(null, stream),
-      (error: Error) => callback?.(error, undefined as unknown as Duplex),
-    );
+    void this.openFor(target, callback);
+  }
+
+  private async openFor(
+    target: PreviewTarget,
+    created: ((error: Error | null, stream: Duplex) => void) | undefined,
+  ): Promise<void> {
+    let stream: Duplex;
+    try {
+      stream = await openInTime(this.open, target);
+    } catch (error) {
+      created?.(error as Error, undefined as unknown as Duplex);
+      return;
+    }
+    created?.(null, stream);
   }
 
   /** Node's own would call methods that only TCP sockets have. */
