@@ -31,8 +31,8 @@ const OF_FORWARDING = /^x-forwarded-/;
 /** Keys of the API begin so too. A key that was sent by mistake does not reach the sandbox. */
 const GRANT_AUTHORIZATION = /^\s*bearer\s+skp_/i;
 /**
- * `alt-svc` sends browsers to another port, which is not this listener. `strict-transport-security` holds for every port
- * of the host and longer than the preview. `nel` and `report-to` have browsers send reports about this service.
+ * `alt-svc` sends browsers to another port. `strict-transport-security` holds for every port of the host, and outlives
+ * the preview. `nel` and `report-to` have browsers send reports about this service.
  */
 const NOT_ANSWERED = new Set(['alt-svc', 'nel', 'public-key-pins', 'report-to', 'strict-transport-security']);
 /** The directive "cookies" would sign the user out of every other preview of the domain. */

@@ -11,18 +11,10 @@ export interface PreviewHost {
   origin: string;
 }
 
-/**
- * `outer`: the server in the sandbox gets the host name of the preview; `sandbox`: it gets `localhost:<port>`.
- *
- * @public
- */
+/** `outer`: the server in the sandbox gets the host name of the preview; `sandbox`: it gets `localhost:<port>`. */
 export type HostForm = 'outer' | 'sandbox';
 
-/**
- * The port that a grant opens.
- *
- * @public
- */
+/** The port that a grant opens. */
 export interface PreviewTarget extends PreviewHost {
   orgId: string;
   previewId: string;
@@ -60,11 +52,7 @@ export interface PreviewAccess {
   ): Promise<void>;
 }
 
-/**
- * Starts the sandbox of a request.
- *
- * @public
- */
+/** Starts the sandbox of a request. */
 export interface PreviewWaker {
   /**
    * How long the request waits for the start, in milliseconds. Undefined: it is answered by `page` at once, while the
@@ -77,11 +65,7 @@ export interface PreviewWaker {
   page(target: PreviewTarget, request: PreviewRequest, response: PreviewResponse): Promise<void>;
 }
 
-/**
- * Opens a stream of bytes to a TCP port on the loopback addresses of a sandbox.
- *
- * @public
- */
+/** Opens a stream of bytes to a TCP port on the loopback addresses of a sandbox. */
 export type OpenPort = (
   place: { orgId: string; sandboxId: string; port: number },
   signal: AbortSignal,
@@ -89,7 +73,5 @@ export type OpenPort = (
 
 /** The paths of every preview host that Sandkeep serves itself. */
 export const RESERVED_PATH = '/.well-known/sandkeep/';
-/** @public */
 export const GRANT_COOKIE = '__Host-sandkeep-preview';
-/** @public */
 export const GRANT_HEADER = 'x-sandkeep-preview';
