@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http';
-import { GRANT_COOKIE, GRANT_HEADER, type PreviewRequest, type PreviewTarget } from './types.js';
+import { GRANT_HEADER, type PreviewRequest, type PreviewTarget } from './types.js';
 
 /** Names and values in turn, as Node has raw headers. */
 export type RawHeaders = string[];
@@ -28,6 +28,8 @@ const OF_CONNECTION = new Set([
 /** A client could claim another address with them. */
 const OF_PROXIES = new Set(['forwarded', 'host', 'x-real-ip', 'x-client-ip', 'true-client-ip', GRANT_HEADER]);
 const OF_FORWARDING = /^x-forwarded-/;
+/** Browsers compare the prefix `__Host-` in any case. */
+const OWN_COOKIE = /^\s*__host-sandkeep-/i;
 /** Keys of the API begin so too. A key that was sent by mistake does not reach the sandbox. */
 const GRANT_AUTHORIZATION = /^\s*bearer\s+skp_/i;
 /**
@@ -57,7 +59,7 @@ export function requestHeaders(
     if (lower.startsWith(':') || OF_CONNECTION.has(lower) || named.has(lower)) continue;
     if (OF_PROXIES.has(lower) || OF_FORWARDING.test(lower)) continue;
     if (lower === 'authorization' && GRANT_AUTHORIZATION.test(value)) continue;
-    if (lower === 'cookie') cookies.push(withoutGrant(value));
+    if (lower === 'cookie') cookies.push(withoutOwn(value));
     else if (target.hostForm === 'sandbox' && (lower === 'origin' || lower === 'referer')) {
       result.push(name, withOrigin(value, target.origin, `http://${inner}`));
     } else result.push(name, value);
@@ -151,13 +153,14 @@ function hostOnly(cookie: string): string | undefined {
   const equals = pair.indexOf('=');
   const name = pair.slice(0, Math.max(equals, 0)).trim();
   // Browsers send a cookie without a name as its value alone, which may look like another cookie.
-  if (name === '' || name.toLowerCase().startsWith('__host-sandkeep-')) return undefined;
+  if (name === '' || OWN_COOKIE.test(name)) return undefined;
   const kept = attributes.filter((attribute) => attribute.split('=')[0]!.trim().toLowerCase() !== 'domain');
   return [pair, ...kept].join(';');
 }
 
-function withoutGrant(cookies: string): string {
-  const kept = cookies.split(';').filter((pair) => pair.split('=')[0]!.trim() !== GRANT_COOKIE);
+/** Without the cookies of the grant and of the notice. */
+function withoutOwn(cookies: string): string {
+  const kept = cookies.split(';').filter((pair) => !OWN_COOKIE.test(pair));
   return kept.join(';').trim();
 }
 

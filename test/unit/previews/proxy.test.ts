@@ -95,7 +95,7 @@ describe('a request', () => {
     const previews = await startPreviews(echo());
     const { headers } = await echoOf(previews, {
       headers: {
-        cookie: 'a=1; __Host-sandkeep-preview=secret; b=2;__Host-sandkeep-preview=other',
+        cookie: 'a=1; __Host-sandkeep-preview=secret; b=2;__Host-sandkeep-notice=other',
         authorization: 'bearer  skp_secret',
         'x-sandkeep-preview': 'skp_secret',
       },
