@@ -19,6 +19,7 @@ import {
   reaches,
   removeWorld,
   startWith,
+  expectAnswers,
   WORLD,
 } from '../support/docker-network.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
@@ -75,8 +76,8 @@ describeDocker('published ports of docker sandboxes', () => {
         { guest_port: 8080, host_bind: '::1' },
       ]);
       const [port, port6] = published as [number, number];
-      expect(await answers('127.0.0.1', port)).toBe(true);
-      expect(await answers('::1', port6)).toBe(true);
+      await expectAnswers('127.0.0.1', port);
+      await expectAnswers('::1', port6);
       const neighbour = await create('neighbour', [], { policy: EVERYTHING });
       const machine = Object.values(networkInterfaces())
         .flatMap((addresses) => addresses ?? [])
@@ -101,8 +102,14 @@ describeDocker('published ports of docker sandboxes', () => {
       const open = await create('open', bind);
       const allowing = await create('allowing', bind, from(`${FAR}/32`));
       const denying = await create('denying', bind, from('198.51.100.0/24'));
-      expect(outsideReaches(NEAR, open.port)).toBe(true);
-      expect(outsideReaches(NEAR, allowing.port)).toBe(true);
+      await until(
+        async () => Promise.resolve(outsideReaches(NEAR, open.port)),
+        (found) => found,
+      );
+      await until(
+        async () => Promise.resolve(outsideReaches(NEAR, allowing.port)),
+        (found) => found,
+      );
       expect(outsideReaches(NEAR, denying.port)).toBe(false);
       expect(await answers('127.0.0.1', open.port)).toBe(false);
       // The guest's address has no way in that the policy does not have.
@@ -133,7 +140,7 @@ describeDocker('published ports of docker sandboxes', () => {
         { direction: 'ingress', destination: { group: 'host' }, action: 'allow' },
       ];
       const { port } = await create('gated', [{ guest_port: 8080 }], { policy: { rules } });
-      expect(await answers('127.0.0.1', port)).toBe(true);
+      await expectAnswers('127.0.0.1', port);
     });
 
     test('close with the run, come back with the next, and go with the sandbox', async () => {
@@ -145,7 +152,7 @@ describeDocker('published ports of docker sandboxes', () => {
       );
       const start = async () => client.post(`/v1/sandboxes/${id}/start`, undefined, { wait_for: 'running' });
       expect((await start()).body.spec.network.ports[0].host_port).toBe(port);
-      expect(await answers('127.0.0.1', port)).toBe(true);
+      await expectAnswers('127.0.0.1', port);
       // As after a restart of the engine.
       await docker.getContainer(`sandkeep-net-${id}`).kill();
       await until(
@@ -153,7 +160,7 @@ describeDocker('published ports of docker sandboxes', () => {
         (status) => status === 'stopped' || status === 'failed',
       );
       await start();
-      expect(await answers('127.0.0.1', port)).toBe(true);
+      await expectAnswers('127.0.0.1', port);
       await client.delete(`/v1/sandboxes/${id}`);
       await until(
         () => holderOf(id),
@@ -164,7 +171,7 @@ describeDocker('published ports of docker sandboxes', () => {
       const { id: second } = await create('first-holder', [{ guest_port: 8080, host_port: port }]);
       await client.delete(`/v1/sandboxes/${second}`);
       await create('second-holder', [{ guest_port: 8080, host_port: port }]);
-      expect(await answers('127.0.0.1', port)).toBe(true);
+      await expectAnswers('127.0.0.1', port);
     });
 
     test('fail the start with the reason while another program has one, and the next start tries again', async () => {
@@ -185,7 +192,7 @@ describeDocker('published ports of docker sandboxes', () => {
       program.close();
       const again = await client.post(`/v1/sandboxes/${body.id}/start`, undefined, { wait_for: 'running' });
       expect(again.body.status, again.text).toBe('running');
-      expect(await answers('127.0.0.1', port)).toBe(true);
+      await expectAnswers('127.0.0.1', port);
     });
 
     test("are published on the operator's own network", async () => {
@@ -195,7 +202,7 @@ describeDocker('published ports of docker sandboxes', () => {
       const tenant = await own.newOrg();
       try {
         const { port } = await create('there', [{ guest_port: 8080 }], {}, tenant);
-        expect(await answers('127.0.0.1', port)).toBe(true);
+        await expectAnswers('127.0.0.1', port);
       } finally {
         await end(own, tenant);
         sh(`docker network rm ${network} >/dev/null`);
@@ -222,11 +229,11 @@ describeDocker('published ports of docker sandboxes', () => {
         const { body: second } = await by().post('/v1/sandboxes', request, { start: true });
         kill('SIGKILL', served.pid);
         await served.exited;
-        expect(await answers('127.0.0.1', first.port)).toBe(true);
+        await expectAnswers('127.0.0.1', first.port);
         served = await serve();
         const { body } = await untilStatus(by(), second.id, 'running');
         const ports = [first.port, body.spec.network.ports[0].host_port as number];
-        for (const port of ports) await until(async () => answers('127.0.0.1', port), Boolean);
+        for (const port of ports) await expectAnswers('127.0.0.1', port);
         for (const id of [first.id, second.id]) {
           await by().delete(`/v1/sandboxes/${id}`);
           await until(

@@ -123,6 +123,14 @@ export async function answers(host: string, port: number): Promise<boolean> {
   });
 }
 
+/** Waits for the program of the sandbox, which may not listen yet. */
+export async function expectAnswers(host: string, port: number): Promise<void> {
+  await until(
+    () => answers(host, port),
+    (found) => found,
+  );
+}
+
 /** The bridge that a service made for its sandboxes. */
 export async function bridgeOf({ ctx }: TestService): Promise<string> {
   const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');

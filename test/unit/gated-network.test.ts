@@ -121,6 +121,7 @@ test('an engine without the ability refuses each field by its name', () => {
     ['network.trust_host_cas', { trust_host_cas: true }],
     ['network.interface', { interface: { mtu: 1400 } }],
     ['network.secrets', { secrets: { entries: [entry] } }],
+    ['network.ports', { ports: [{ guest_port: 80 }] }],
     ['network.max_udp_connections', { max_udp_connections: 5 }],
     ['network.policy.rules[0].destination.domain', { policy: egress({ domain: 'a.example' }) }],
   ];
