@@ -13,7 +13,7 @@ const NUMBER = 1;
 const at = (last: number) => `45.13.${NUMBER}.${last}`;
 /** `api.test` and `neighbour.test` share an address. */
 const [SHARED, SUFFIX, DENIED, SHORT] = [at(10), at(11), at(12), at(13)];
-const [ALIASED, BY_ADDRESS, PACKAGES] = [at(14), at(20), at(30)];
+const [ALIASED, OVER_HTTPS, BY_ADDRESS, PACKAGES] = [at(14), at(15), at(20), at(30)];
 
 const allow = (destination: unknown, more: object = {}) => ({
   direction: 'egress',
@@ -86,6 +86,7 @@ describeDocker('rules by domain', () => {
           'private.rebind.test': { addresses: ['10.211.1.1'] },
           'loopback.rebind.test': { addresses: ['127.0.0.1'] },
           'literal.test': { addresses: [BY_ADDRESS] },
+          'resolver.test': { addresses: [OVER_HTTPS] },
           [NPM_HOST]: { addresses: [PACKAGES] },
           'pip.packages.test': { addresses: [PACKAGES] },
           'git.packages.test': { addresses: [PACKAGES] },
@@ -273,6 +274,28 @@ describeDocker('rules by domain', () => {
       expect(outcome.match(/.* answered/g)).toEqual([`udp 7 ${SHARED} answered`]);
       expect((await internet.questions()).filter((question) => !question.includes(' api.test '))).toEqual([]);
       expect(await internet.contacts()).toEqual([`udp ${SHARED}:7`]);
+    });
+
+    test('judge a resolver over HTTPS by its name, and open nothing by its answers', async () => {
+      const ask = 'curl -sSk -m 5 --doh-insecure --doh-url https://resolver.test/dns-query';
+      // The policy of the first sandbox does not name it.
+      await internet.requests();
+      for (const given of ['', `--resolve resolver.test:443:${OVER_HTTPS}`])
+        expect(await sh(`${ask} ${given} https://api.test/`)).not.toContain('hello');
+      expect(await internet.requests()).toEqual([]);
+      for (const strict of [true, false]) {
+        const rules = [...RULES, allow({ domain: 'resolver.test' })];
+        const other = await service.create(`over-https-${strict}`, { policy: { rules }, strict });
+        await internet.questions();
+        await internet.requests();
+        for (const name of ['api.test', 'neighbour.test'])
+          expect(await service.sh(other, `${ask} https://${name}/`)).not.toContain('hello');
+        const [questions, requests] = [await internet.questions(), await internet.requests()];
+        expect(questions).toEqual(expect.arrayContaining(['A api.test https', 'A neighbour.test https']));
+        expect(new Set(requests.map(({ host }) => host))).toEqual(new Set(['resolver.test']));
+        // The same name, resolved by the gateway.
+        expect(await service.sh(other, 'curl -sSk https://api.test/')).toContain(hello);
+      }
     });
 
     test('end with the lifetime of an answer, but not for open connections', async () => {

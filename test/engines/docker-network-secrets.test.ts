@@ -5,13 +5,19 @@ import { describeDocker } from '../support/docker.js';
 import { makeClientImage } from '../support/internet/client-image.js';
 import { GatedService } from '../support/internet/gated-service.js';
 import { Internet } from '../support/internet/internet.js';
+import { makePackages, NPM_HOST, type Packages } from '../support/internet/packages.js';
 import { memoryHolds, processesOf } from '../support/internet/memory.js';
+import { run, runJson } from '../support/cli.js';
 import { describeNetns } from '../support/netns.js';
+import { until } from '../support/polling.js';
+import { startReceiver, type Receiver } from '../support/webhook-receiver.js';
 
 const NUMBER = 2;
 const at = (last: number) => `45.13.${NUMBER}.${last}`;
 const VALUE = `sk-live-${randomBytes(16).toString('hex')}`;
 const BODY_VALUE = `body-${randomBytes(16).toString('hex')}`;
+const TOKEN_VALUE = `token-${randomBytes(16).toString('hex')}`;
+const GIT_HOST = 'git.packages.test';
 const NEXT_VALUE = `sk-next-${randomBytes(16).toString('hex')}`;
 const PLACEHOLDER = '$MSB_API_KEY';
 const exact = (...hosts: string[]) => hosts.map((value) => ({ type: 'exact', value }));
@@ -20,11 +26,15 @@ describeDocker('secrets of the network', () => {
   describeNetns('with the firewall tools', () => {
     let internet: Internet;
     let service: GatedService;
+    let packages: Packages;
+    let receiver: Receiver;
     let id: string;
     const sh = async (script: string) => service.sh(id, script);
 
     beforeAll(async () => {
       makeClientImage();
+      packages = makePackages();
+      receiver = await startReceiver();
       internet = await Internet.start({
         number: NUMBER,
         zone: () => ({
@@ -32,12 +42,24 @@ describeDocker('secrets of the network', () => {
           'other.test': { addresses: [at(11)] },
           'untrusted.test': { addresses: [at(12)] },
           'misnamed.test': { addresses: [at(13)] },
+          [NPM_HOST]: { addresses: [at(14)] },
+          [GIT_HOST]: { addresses: [at(15)] },
         }),
+        files: { [NPM_HOST]: packages.npm, [GIT_HOST]: packages.git },
+        authorizations: {
+          [NPM_HOST]: `Bearer ${TOKEN_VALUE}`,
+          [GIT_HOST]: `Basic ${Buffer.from(`x-access-token:${TOKEN_VALUE}`).toString('base64')}`,
+        },
         untrusted: ['untrusted.test'],
         misnamed: ['misnamed.test'],
       });
-      service = await GatedService.start(internet);
+      service = await GatedService.start(internet, ['--webhook-allow', '127.0.0.1', '--webhook-http']);
+      for (const format of ['sandkeep', 'cloudevents', 'ocsf']) {
+        const hook = await service.client.post('/v1/webhooks', { url: receiver.url, format });
+        expect(hook.status, hook.text).toBe(200);
+      }
       id = await service.create('agent', {
+        record: true,
         policy: { rules: [{ direction: 'egress', action: 'allow', destination: { domain_suffix: 'test' } }] },
         secrets: {
           entries: [
@@ -55,6 +77,7 @@ describeDocker('secrets of the network', () => {
               allowed_hosts: exact('api.test'),
               injection: { headers: false, basic_auth: false, query_params: false, body: true },
             },
+            { env_var: 'TOKEN', value: TOKEN_VALUE, allowed_hosts: exact(NPM_HOST, GIT_HOST) },
           ],
         },
         tls: { upstream_ca_cert: [internet.authority.root] },
@@ -63,6 +86,8 @@ describeDocker('secrets of the network', () => {
     afterAll(async () => {
       await service?.close();
       await internet?.close();
+      await receiver?.close();
+      packages?.remove();
     });
 
     const received = async () =>
@@ -111,6 +136,28 @@ describeDocker('secrets of the network', () => {
       expect(query!.url).toContain(VALUE);
       expect(JSON.parse(body!.body)).toEqual({ key: BODY_VALUE });
       expect(Object.fromEntries(body!.headers)['content-length']).toBe(String(body!.bytes));
+    });
+
+    test.each([
+      [
+        'npm install',
+        `mkdir /tmp/app && cd /tmp/app &&
+         npm install --silent --registry https://${NPM_HOST}/ "--//${NPM_HOST}/:_authToken=$TOKEN" hello &&
+         node node_modules/hello`,
+        'hello from npm',
+      ],
+      [
+        'git clone',
+        `cd /tmp && git clone -q "https://x-access-token:$TOKEN@${GIT_HOST}/hello.git" && cat hello/README`,
+        'hello from git',
+      ],
+    ])('open a registry and a repository for %s', async (_, script, expected) => {
+      await internet.requests();
+      expect(await sh(script)).toBe(expected);
+      const seen = await internet.requests();
+      expect(seen.map(({ headers }) => JSON.stringify(headers)).join()).not.toContain('$MSB_');
+      const files = '/tmp/app /tmp/hello /root/.npm /root/.npmrc';
+      expect(await sh(`grep -rlaF ${TOKEN_VALUE} ${files} 2>/dev/null`)).toBe('');
     });
 
     test('never leave to another host, to a stranger, or in the clear', async () => {
@@ -203,9 +250,28 @@ describeDocker('secrets of the network', () => {
       expect(removed?.headers).toContainEqual(['x-key', PLACEHOLDER]);
     });
 
-    test('are in no file, row, log, event, backup or memory of the guest', async () => {
+    /** The answers of commands to an operator. */
+    const outputs = async (): Promise<string[]> => {
+      const place = ['--data-dir', service.dataDir];
+      const [{ slug }] = await runJson(['org', 'list', ...place]);
+      const ofOrg = [
+        ['events', 'export'],
+        ['events', 'export', '--format', 'csv'],
+        ['events', 'export', '--format', 'ocsf'],
+        ['usage'],
+        ['webhook', 'list'],
+      ].map((command) => [...command, '--org', slug]);
+      const ended = await Promise.all(
+        [...ofOrg, ['status', '--json']].map(async (command) => run([...command, ...place])),
+      );
+      for (const [position, { out, err }] of ended.entries())
+        expect(out.length, `${position}: ${err}`).toBeGreaterThan(20);
+      return ended.flatMap(({ out, err }) => [out, err]);
+    };
+
+    test('are in no file, row, log, event, export, webhook, output, backup or memory of the guest', async () => {
       await service.client.get(`/v1/sandboxes/${id}`);
-      const values = [VALUE, NEXT_VALUE, BODY_VALUE];
+      const values = [VALUE, NEXT_VALUE, BODY_VALUE, TOKEN_VALUE];
       const forms = values.flatMap((value) => [
         value,
         Buffer.from(value).toString('base64').replace(/=+$/, ''),
@@ -215,6 +281,8 @@ describeDocker('secrets of the network', () => {
       for (const directory of [service.dataDir, backup, await service.containerDirectory(id)]) {
         expect(filesWith(patterns, directory), directory).toBe('');
       }
+      const told = (text: string) => text.includes('network_secret_withheld');
+      await until(() => Promise.resolve(receiver.messages.map(({ text }) => text).join()), told);
       const answers = await Promise.all(
         [
           `/v1/sandboxes/${id}`,
@@ -225,6 +293,8 @@ describeDocker('secrets of the network', () => {
       );
       for (const text of [
         ...answers,
+        ...(await outputs()),
+        ...receiver.messages.flatMap(({ text, headers }) => [text, JSON.stringify(headers)]),
         service.served.out(),
         service.served.err(),
         await sh('env; cat /proc/*/environ'),

@@ -95,7 +95,9 @@ function certify(
     der(0xa3, sequence(...subject.extensions)),
   );
   const signature = der(0x03, Buffer.from([0]), sign('sha256', body, signer.key));
-  const base64 = sequence(body, algorithm, signature).toString('base64').replace(/.{64}/g, '$&\n');
+  const base64 = sequence(body, algorithm, signature)
+    .toString('base64')
+    .replace(/.{64}(?=.)/g, '$&\n');
   return `-----BEGIN CERTIFICATE-----\n${base64}\n-----END CERTIFICATE-----\n`;
 }
 

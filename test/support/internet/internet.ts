@@ -22,6 +22,8 @@ export interface InternetOptions {
   /** Hosts with a certificate for another name. */
   misnamed?: string[];
   files?: Record<string, string>;
+  /** The field `authorization` that a host demands, with 401 before. */
+  authorizations?: Record<string, string>;
   /** A program in place of the servers, which reads the same configuration. */
   program?: string;
 }
@@ -75,6 +77,7 @@ export class Internet {
       zone,
       certificates,
       files: options.files ?? {},
+      authorizations: options.authorizations ?? {},
       udpAddresses: [...addresses],
     };
     const ready = internet.answerTo(undefined);

@@ -40,7 +40,7 @@ export class ZoneServer {
     await new Promise<void>((resolve) => tcp.listen(port, address, resolve));
   }
 
-  private async reply(query: Buffer, transport: string): Promise<Packet | undefined> {
+  async reply(query: Buffer, transport: string): Promise<Packet | undefined> {
     const { id, questions = [] } = decode(query);
     const [question] = questions;
     if (!question) return undefined;

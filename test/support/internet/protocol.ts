@@ -27,6 +27,8 @@ export interface ServersConfig {
   certificates: ServedCertificate[];
   /** Directories of files, by host. */
   files: Record<string, string>;
+  /** The field `authorization` that a host demands. */
+  authorizations: Record<string, string>;
   udpAddresses: string[];
 }
 

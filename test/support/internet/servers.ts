@@ -35,7 +35,7 @@ function contact(kind: 'tcp' | 'udp', address: string, port: number): void {
 
 const names = new ZoneServer(config.zone);
 await names.listen(config.resolver);
-const web = new WebServers(config, ({ localAddress, localPort }) =>
+const web = new WebServers(config, names, ({ localAddress, localPort }) =>
   contact('tcp', localAddress!, localPort!),
 );
 await web.listen();

@@ -14,7 +14,9 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createSecureContext, type SecureContext, type TLSSocket } from 'node:tls';
+import { encode } from 'dns-packet';
 import { WebSocketServer } from 'ws';
+import type { ZoneServer } from './names.js';
 import type { SeenRequest, ServersConfig } from './protocol.js';
 
 type Request = IncomingMessage | Http2ServerRequest;
@@ -31,6 +33,7 @@ export class WebServers {
 
   constructor(
     private readonly config: ServersConfig,
+    private readonly names: ZoneServer,
     private readonly contact: (socket: Socket) => void,
   ) {}
 
@@ -89,6 +92,7 @@ export class WebServers {
     }
     const body = Buffer.concat(kept);
     const seen = this.remember(request, body.subarray(0, KEPT_BYTES).toString(), bytes, hash.digest('hex'));
+    if (this.demandAuthorization(seen, response)) return;
     if (this.sendFile(seen.host, pathname, response)) return;
     switch (kind) {
       case 'echo':
@@ -110,6 +114,11 @@ export class WebServers {
           body,
         );
         return;
+      case 'dns-query': {
+        const reply = await this.names.reply(body, 'https');
+        send(response, 200, { 'content-type': 'application/dns-message' }, encode(reply!));
+        return;
+      }
       case 'redirect':
         send(response, Number(detail) || 302, { location: searchParams.get('to')! }, '');
         return;
@@ -148,6 +157,15 @@ export class WebServers {
       default:
         send(response, 200, { 'content-type': 'text/plain' }, `hello from ${seen.host}`);
     }
+  }
+
+  /** Clients of git show their credentials only when they are asked. */
+  private demandAuthorization({ host, headers }: SeenRequest, response: Response): boolean {
+    const demanded = this.config.authorizations[host];
+    const given = headers.find(([name]) => name === 'authorization')?.[1];
+    if (demanded === undefined || given === demanded) return false;
+    send(response, 401, { 'www-authenticate': 'Basic realm="test"' }, 'show who you are');
+    return true;
   }
 
   private sendFile(host: string, pathname: string, response: Response): boolean {
