@@ -17,6 +17,7 @@ import { forwardUpgrade, protocolOf, type UpgradeSocket } from './proxy/upgrade.
 import { Upstreams } from './proxy/upstreams.js';
 import { passOn } from './pass-on.js';
 import { readHost } from './read-host.js';
+import { ServerWaits } from './wake/server-waits.js';
 import {
   RESERVED_PATH,
   type OpenPort,
@@ -55,6 +56,7 @@ export class Serving {
   private readonly bounds: Bounds;
   private readonly upstreams: Upstreams;
   private readonly grpc: GrpcUpstreams;
+  private readonly servers: ServerWaits;
   /** Connections with a malformed request. They close after its answer. */
   private readonly refused = new WeakSet<object>();
 
@@ -62,6 +64,7 @@ export class Serving {
     this.bounds = new Bounds(parts.limits);
     this.upstreams = new Upstreams(parts.openPort);
     this.grpc = new GrpcUpstreams(this.upstreams);
+    this.servers = new ServerWaits((target) => this.upstreams.connect(target));
   }
 
   request(request: PreviewRequest, response: PreviewResponse): void {
@@ -150,9 +153,7 @@ export class Serving {
       connected: () => (visit.addedSecs ??= (performance.now() - began) / 1_000),
     };
     try {
-      await passOn(exchange, this.parts.waker, this.upstreams, () =>
-        this.forward(exchange, protocol, client),
-      );
+      await passOn(exchange, this.parts.waker, this.servers, () => this.forward(exchange, protocol, client));
       visit.outcome = protocol === undefined ? 'proxied' : 'upgraded';
     } finally {
       meters.previewOpened(kind, -1);

@@ -60,7 +60,12 @@ export interface PreviewWaker {
    */
   patienceOf(request: PreviewRequest): number | undefined;
   /** Resolves when the sandbox runs; rejects with an ApiError otherwise. `until`: on the clock of `performance.now`. */
-  wait(target: PreviewTarget, options: { until: number; signal: AbortSignal }): Promise<void>;
+  wait(
+    target: PreviewTarget,
+    options: { until: number; signal: AbortSignal; request: PreviewRequest },
+  ): Promise<void>;
+  /** How long a server has to listen after the start of its running sandbox. On the clock of `performance.now`. */
+  listensUntil(target: PreviewTarget): Promise<number>;
   /** Tells a client that the sandbox starts, with 503 and `retry-after`, and begins the start. */
   page(target: PreviewTarget, request: PreviewRequest, response: PreviewResponse): Promise<void>;
 }

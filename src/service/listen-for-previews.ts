@@ -7,6 +7,7 @@ import { GrantedAccess } from '../previews/grants/access.js';
 import { isLocalDomain, PreviewHosts } from '../previews/host.js';
 import { PreviewListener } from '../previews/listener.js';
 import { Serving } from '../previews/serve.js';
+import { openWaker } from '../previews/wake/preview-waker.js';
 import { openPort } from '../sandboxes/ports/open-port.js';
 import { explainListenError } from './listening.js';
 import type { ServiceOptions, Startup } from './startup.js';
@@ -43,7 +44,7 @@ export async function listenForPreviews(
     log,
     hosts,
     access,
-    waker: undefined,
+    waker: openWaker(ctx),
     openPort: (place, signal) => openPort(ctx, place, signal),
     proxies,
     limits: REQUEST_LIMITS,

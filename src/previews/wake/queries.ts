@@ -1,5 +1,6 @@
 import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
+import type { Instant } from '../../lib/instant.js';
 import type { SandboxStatus, StopReason } from '../../spec/statuses.js';
 
 export interface WakeState {
@@ -22,4 +23,16 @@ export async function getWakeState(
     ),
   );
   return rows[0];
+}
+
+/** The start of the run of a running sandbox. */
+export async function getStartedAt(sql: Sql, orgId: string, sandboxId: string): Promise<Instant | undefined> {
+  const { rows } = await sql.query<{ started_at: Instant | null }>(
+    prepared(
+      `select started_at from sandboxes
+       where org_id = $1 and id = $2::uuid and removed_at is null and status = 'running'`,
+      [orgId, sandboxId],
+    ),
+  );
+  return rows[0]?.started_at ?? undefined;
 }

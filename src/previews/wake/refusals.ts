@@ -6,6 +6,9 @@ import type { StopReason } from '../../spec/statuses.js';
 export type AsleepReason =
   WakeRefusal | 'starting' | 'stopped' | 'quota' | 'start_failed' | 'too_many_waiting';
 
+/** The waiting page reads the reason there: answers to HEAD have no body. */
+export const REASON_HEADER = 'sandkeep-reason';
+
 /**
  * Sentences without names and numbers: callers of previews may be strangers to the organization. The API has the exact
  * reason.
@@ -33,7 +36,10 @@ const RETRY_AFTER_SECS: Partial<Record<AsleepReason, number>> = {
 
 export function asleep(reason: AsleepReason, retryAfterMs?: number): ApiError {
   const secs = retryAfterMs === undefined ? RETRY_AFTER_SECS[reason] : Math.ceil(retryAfterMs / 1_000);
-  const headers = secs === undefined ? {} : { 'retry-after': String(Math.max(1, secs)) };
+  const headers = {
+    [REASON_HEADER]: reason,
+    ...(secs === undefined ? {} : { 'retry-after': String(Math.max(1, secs)) }),
+  };
   return new ApiError('sandbox_not_running', MESSAGES[reason], { reason }, { headers });
 }
 

@@ -238,6 +238,7 @@ export class Reconciler {
       const capsGib = new Map(Object.entries(caps));
       const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns };
       await this.ctx.runtime.start(run, signal);
+      if (spec.wakeOnRequest === true) this.openEarly(sandboxId);
       this.tagChecks.begin(term, run);
     } catch (error) {
       if (signal.aborted) return;
@@ -253,6 +254,14 @@ export class Reconciler {
         message: error.message,
       });
     }
+  }
+
+  /** A request may wait for the way into this sandbox. It opens while the start is recorded, and stays for a while. */
+  private openEarly(sandboxId: string): void {
+    this.ctx.runtime.openGuest(sandboxId).then(
+      ({ release }) => release(),
+      (error: unknown) => this.ctx.log.debug({ err: error, sandboxId }, 'a guest was not opened early'),
+    );
   }
 
   private async writeCommands(found: readonly FoundCommand[]): Promise<void> {

@@ -392,6 +392,7 @@ describe('a stopped sandbox', () => {
     let [running, tries] = [false, 0];
     const sandbox = echo();
     const waker: PreviewWaker = {
+      listensUntil: () => Promise.resolve(performance.now() + 15_000),
       patienceOf: () => 5_000,
       wait: async () => {
         await delay(20);
@@ -417,6 +418,7 @@ describe('a stopped sandbox', () => {
 
   it('has a page for clients that do not wait', async () => {
     const waker: PreviewWaker = {
+      listensUntil: () => Promise.resolve(performance.now() + 15_000),
       patienceOf: () => undefined,
       wait: () => Promise.reject(new Error('not asked for')),
       page: (_target, request, response) =>
