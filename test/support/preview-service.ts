@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { onTestFinished } from 'vitest';
+import type { Socket } from 'node:net';
+import { WebSocketServer } from 'ws';
 import { TrustedProxies } from '../../src/http/client-address.js';
 import { GrantedAccess } from '../../src/previews/grants/access.js';
 import { PreviewHosts } from '../../src/previews/host.js';
@@ -15,8 +16,8 @@ import type { TestService } from './service.js';
 export type App = (request: PreviewRequest, response: PreviewResponse) => void;
 
 export interface GrantedPreviews {
-  access: GrantedAccess;
   port: number;
+  close: () => Promise<void>;
 }
 
 export const OPEN_HOSTS = () => new PreviewHosts('localhost', 'http', undefined);
@@ -42,6 +43,13 @@ export async function serveGranted(
     void answer(request, response).catch((error: unknown) =>
       answerError(request, response, error instanceof ApiError ? error : new ApiError('internal_error')),
     );
+  const sockets = new WebSocketServer({ noServer: true });
+  const upgrade = async (request: IncomingMessage, socket: Socket, head: Buffer) => {
+    const judged = await access.judge(readHost(hosts, request), request.headers);
+    if ('refused' in judged) return void socket.destroy();
+    judged.signal.addEventListener('abort', () => socket.destroy());
+    sockets.handleUpgrade(request, socket, head, (client) => client.send('hello'));
+  };
   const listener = new PreviewListener(
     {
       log: service.ctx.log,
@@ -49,15 +57,15 @@ export async function serveGranted(
       proxies: new TrustedProxies([]),
       certificate: undefined,
     },
-    { request: handle, upgrade: (_request, socket) => void socket.destroy() },
+    { request: handle, upgrade: (request, socket, head) => void upgrade(request, socket, head) },
   );
   const port = await listener.listen('127.0.0.1', 0);
   hosts.listensAt(port);
-  onTestFinished(async () => {
+  const close = async () => {
     await listener.close();
     await access.close();
-  });
-  return { access, port };
+  };
+  return { port, close };
 }
 
 export interface Asked {

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { FULL_ACCESS } from '../../../src/access/access.js';
 import { createKey } from '../../../src/keys/create.js';
@@ -49,7 +49,7 @@ async function open(request: object = { port: 3000 }, { id } = sandbox): Promise
 async function serve(): Promise<
   (preview: Answer['body'], headers?: Record<string, string>) => Promise<number>
 > {
-  const { port } = await serveGranted(beside, hosts, (request, response) => {
+  const { port, close } = await serveGranted(beside, hosts, (request, response) => {
     if (request.url === '/endless') (response as ServerResponse).write('begun');
     else response.end('the page');
   });
@@ -57,6 +57,7 @@ async function serve(): Promise<
     async () => Promise.resolve(beside.ctx.changes.live && service.ctx.changes.live),
     (live) => live,
   );
+  onTestFinished(close);
   served = port;
   return async ({ origin, token }, headers = bearer(token)) =>
     (await askPreview(port, `${origin}/`, { headers })).status;
