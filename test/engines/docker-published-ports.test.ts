@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
@@ -195,17 +196,22 @@ describeDocker('published ports of docker sandboxes', () => {
       await expectAnswers('127.0.0.1', port);
     });
 
-    test("are published on the operator's own network", async () => {
-      const network = `sandkeep-test-ports-${process.pid}`;
-      sh(`docker network create ${network} >/dev/null`);
-      const own = await startWith({ network });
+    test("are published on the operator's own network, also by its IPv6", async () => {
+      const unique = randomUUID().slice(0, 4);
+      const name = `sandkeep-test-${unique}`;
+      const IPAM = { Config: [{ Subnet: `fd5b:4e:${unique}::/64` }] };
+      const network = await docker.createNetwork({ Name: name, EnableIPv6: true, IPAM });
+      const own = await startWith({ network: name });
       const tenant = await own.newOrg();
       try {
-        const { port } = await create('there', [{ guest_port: 8080 }], {}, tenant);
-        await expectAnswers('127.0.0.1', port);
+        const ports = [{ guest_port: 8080 }, { guest_port: 8080, host_bind: '::1' }];
+        const rules = [{ direction: 'ingress', destination: { group: 'host' }, action: 'allow' }];
+        const { published } = await create('there', ports, { policy: { rules } }, tenant);
+        await expectAnswers('127.0.0.1', published[0]!);
+        await expectAnswers('::1', published[1]!);
       } finally {
         await end(own, tenant);
-        sh(`docker network rm ${network} >/dev/null`);
+        await network.remove();
       }
     });
 
