@@ -37,6 +37,10 @@ import { MAX_ADDRESSES } from '../src/outbound/destination.js';
 import { MAX_READ_BYTES } from '../src/outbound/post.js';
 import { STARTS_PER_CPU } from '../src/engines/docker/engine-info.js';
 import { HEAD_RUNS, PASS_RUNS } from '../src/sandboxes/placement/queries.js';
+import { PREVIEW_LIMITS } from '../src/previews/bounds.js';
+import { MAX_HEAD_BYTES, MAX_HEADERS } from '../src/previews/limits.js';
+import { HEAD_MS } from '../src/previews/listener.js';
+import { SILENCE_MS, STALL_MS } from '../src/previews/proxy/exchange.js';
 import { PACE } from '../src/fairness/pace.js';
 import { SHARE_MS } from '../src/fairness/loop-time.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
@@ -138,6 +142,21 @@ export const LIMITS: Record<Owner, Limit[]> = {
   ],
   connection: [
     {
+      limit: 'headers of a request to a preview: their bytes, their number, time to arrive',
+      value: `${bytes(MAX_HEAD_BYTES)}, ${MAX_HEADERS}, ${time(HEAD_MS)}`,
+      beyond: { error: 'headers_too_large' },
+    },
+    {
+      limit: 'time in which a client of a preview takes nothing of an answer',
+      value: time(STALL_MS),
+      beyond: 'the connection ends',
+    },
+    {
+      limit: 'time without a byte of a request to a preview or its answer, WebSockets aside',
+      value: time(SILENCE_MS),
+      beyond: 'the connection ends',
+    },
+    {
       limit: 'time for the headers to arrive',
       value: time(HEADERS_TIMEOUT_MS),
       beyond: { error: 'request_timeout' },
@@ -163,6 +182,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
     { limit: 'frame of a channel', value: bytes(MAX_FRAME), beyond: 'the connection ends' },
   ],
   address: [
+    {
+      limit: 'requests to previews in progress, open WebSockets included',
+      value: number(PREVIEW_LIMITS.requests.each),
+      beyond: rateLimited,
+    },
     {
       limit: 'open connections',
       value: 'half of those of the process',

@@ -14,6 +14,8 @@ import { OUTPUT } from '../src/guest/programs.js';
 import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
 import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
 import { MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from '../src/spec/size-limits.js';
+import { PREVIEW_LIMITS } from '../src/previews/bounds.js';
+import { MAX_ANSWER_HEAD } from '../src/previews/proxy/exchange.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
 import { IMAGE_LIMITS } from './image-limits.js';
 import { bytes, number, time, type Answer, type Limit } from './limit-values.js';
@@ -130,4 +132,14 @@ export const SANDBOX_LIMITS: Limit[] = [
     beyond: 'the store counts with the growth that no other explains',
   },
   ...IMAGE_LIMITS.sandbox,
+  {
+    limit: 'requests to its previews in progress, open WebSockets included',
+    value: number(PREVIEW_LIMITS.ofSandbox),
+    beyond: rateLimited,
+  },
+  {
+    limit: 'head of an answer to a preview',
+    value: bytes(MAX_ANSWER_HEAD),
+    beyond: { error: 'no_answer_of_sandbox' },
+  },
 ];

@@ -2,6 +2,7 @@ import type { SlotLimits } from '../src/fairness/slots.js';
 import { BEGIN_QUEUE } from '../src/http/begin-queue.js';
 import { FILE_SLOTS } from '../src/volumes/files/file-slots.js';
 import { FILE_PIECES } from '../src/volumes/storage/store.js';
+import { PREVIEW_LIMITS } from '../src/previews/bounds.js';
 import { MOST_STREAMS } from '../src/sandboxes/metrics/follow.js';
 import { MEMORY as EXEC_MEMORY } from '../src/sandboxes/exec/routes.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
@@ -25,6 +26,11 @@ const halves = (...totals: number[]) =>
 
 /** The bounds that divide a resource of the process among organizations. */
 export const SHARED: SharedLimit[] = [
+  {
+    limit: 'requests to previews in progress, open WebSockets included',
+    ...slots({ total: PREVIEW_LIMITS.requests.total, each: PREVIEW_LIMITS.ofOrg }),
+    beyond: rateLimited,
+  },
   {
     limit: 'requests that are read and not yet begun',
     ...slots(BEGIN_QUEUE),

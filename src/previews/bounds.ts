@@ -10,6 +10,13 @@ export interface PreviewLimits {
   ofSandbox: number;
 }
 
+/** One connection of HTTP/2 has up to 100 requests. A page of a development server loads a thousand files. */
+export const PREVIEW_LIMITS: PreviewLimits = {
+  requests: { total: 10_000, each: 2_500 },
+  ofOrg: 5_000,
+  ofSandbox: 2_000,
+};
+
 /** The bounds of requests to previews in this process. Nothing waits. */
 export class Bounds {
   private readonly ofAddresses: Slots;

@@ -17,7 +17,7 @@ import { answerRaw } from './answer.js';
 import { MAX_HEAD_BYTES, MAX_HEADERS } from './limits.js';
 import type { PreviewRequest, PreviewResponse } from './types.js';
 
-const HEAD_MS = 10_000;
+export const HEAD_MS = 10_000;
 const KEEP_ALIVE_MS = 72_000;
 /** The streams of one HTTP/2 connection. Each may hold 64 KiB of a body that nobody reads. */
 const MOST_STREAMS = 100;

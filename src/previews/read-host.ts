@@ -16,7 +16,8 @@ export function readHost(hosts: PreviewHosts, request: PreviewRequest): PreviewH
   if (rawHeaders.length > 2 * MAX_HEADERS) {
     throw new ApiError('headers_too_large', `a request has at most ${MAX_HEADERS} headers`, null, CLOSE);
   }
-  if (FORBIDDEN_METHODS.has(method)) {
+  // Node writes every method in upper case, and HTTP/2 lets clients send another.
+  if (FORBIDDEN_METHODS.has(method.toUpperCase())) {
     throw new ApiError('not_supported', `previews do not take the method ${method}`, null, CLOSE);
   }
   const named = namedHosts(request);

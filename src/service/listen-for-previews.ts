@@ -3,6 +3,7 @@ import { NO_HOST } from '../http/listen.js';
 import { TrustedProxies } from '../http/client-address.js';
 import { Certificate } from '../http/tls/certificate.js';
 import { ExplainedError } from '../lib/explained-error.js';
+import { PREVIEW_LIMITS } from '../previews/bounds.js';
 import { GrantedAccess } from '../previews/grants/access.js';
 import { isLocalDomain, PreviewHosts } from '../previews/host.js';
 import { PreviewListener } from '../previews/listener.js';
@@ -12,8 +13,6 @@ import { openPort } from '../sandboxes/ports/open-port.js';
 import { explainListenError } from './listening.js';
 import type { ServiceOptions, Startup } from './startup.js';
 
-/** In this process. One connection of HTTP/2 has up to 100 requests. */
-const REQUEST_LIMITS = { requests: { total: 10_000, each: 2_500 }, ofOrg: 5_000, ofSandbox: 2_000 };
 const USUAL_PORT = 8_081;
 const HTTPS_PORT = 443;
 
@@ -47,7 +46,7 @@ export async function listenForPreviews(
     waker: openWaker(ctx),
     openPort: (place, signal) => openPort(ctx, place, signal),
     proxies,
-    limits: REQUEST_LIMITS,
+    limits: PREVIEW_LIMITS,
     meters: ctx.meters,
   });
   const listener = new PreviewListener(

@@ -1,0 +1,209 @@
+import { once } from 'node:events';
+import {
+  connect,
+  createServer,
+  type ClientHttp2Session,
+  type IncomingHttpHeaders,
+  type OutgoingHttpHeaders,
+} from 'node:http2';
+import { createServer as createHttp1 } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { IncomingMessage } from 'node:http';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { Certificate } from '../../../src/http/tls/certificate.js';
+import { Authority, pairFiles } from '../../support/certificates.js';
+import { until as poll } from '../../support/polling.js';
+import { startPreviews, type TestPreviews } from '../../support/previews.js';
+
+const until = (isSo: () => boolean) => poll(() => Promise.resolve(isSo()), Boolean);
+const authority = new Authority();
+const pair = authority.issue({ names: ['*.localhost', 'localhost'] });
+const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
+const certificate = () => new Certificate(pairFiles(pair), silent);
+
+function open({ port }: TestPreviews): ClientHttp2Session {
+  const session = connect(`https://localhost:${port}`, { ca: authority.root, servername: 'localhost' });
+  session.on('error', () => undefined);
+  onTestFinished(() => session.destroy());
+  return session;
+}
+
+interface Got {
+  headers: IncomingHttpHeaders;
+  trailers: IncomingHttpHeaders;
+  text: string;
+}
+
+function get(session: ClientHttp2Session, headers: OutgoingHttpHeaders, body?: string): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    const stream = session.request(headers, { endStream: body === undefined });
+    const got: Got = { headers: {}, trailers: {}, text: '' };
+    stream.setEncoding('utf8').on('data', (chunk: string) => (got.text += chunk));
+    stream.on('response', (found) => (got.headers = found));
+    stream.on('trailers', (found) => (got.trailers = found));
+    stream.on('error', reject).on('close', () => resolve(got));
+    if (body !== undefined) stream.end(body);
+  });
+}
+
+const echo = () =>
+  createHttp1((request, response) => {
+    let text = '';
+    request.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    request.on('end', () => {
+      response.writeHead(200, { connection: 'close', 'set-cookie': ['a=1', 'b=2; Domain=localhost'] });
+      response.end(JSON.stringify({ url: request.url, headers: request.headers, text }));
+    });
+  });
+
+describe('a client of HTTP/2', () => {
+  it('reaches a server of HTTP/1.1', async () => {
+    const previews = await startPreviews(echo(), { certificate: certificate() });
+    const session = open(previews);
+    const { headers, text } = await get(
+      session,
+      { ':method': 'POST', ':path': '/a?b', ':authority': previews.host, cookie: ['a=1', 'b=2'] },
+      'body',
+    );
+    expect(headers).toMatchObject({ ':status': 200, 'set-cookie': ['a=1', 'b=2'] });
+    const seen = JSON.parse(text) as { url: string; headers: Record<string, string>; text: string };
+    expect(seen).toMatchObject({ url: '/a?b', text: 'body' });
+    expect(seen.headers).toMatchObject({
+      host: previews.host,
+      cookie: 'a=1; b=2',
+      'x-forwarded-proto': 'https',
+      'x-forwarded-for': '127.0.0.1',
+      'transfer-encoding': 'chunked',
+    });
+    expect(Object.keys(seen.headers).filter((name) => name.startsWith(':'))).toEqual([]);
+  });
+
+  it('may use HTTP/1.1 on the same port', async () => {
+    const previews = await startPreviews(echo(), { certificate: certificate() });
+    const request = httpsRequest({
+      host: '127.0.0.1',
+      port: previews.port,
+      ca: authority.root,
+      servername: 'localhost',
+      headers: { host: previews.host },
+    });
+    const [answer] = (await once(request.end(), 'response')) as [IncomingMessage];
+    expect(answer.statusCode).toBe(200);
+    await once(answer.resume(), 'end');
+  });
+
+  it('has one host, a path, and no headers of a connection', async () => {
+    const previews = await startPreviews(echo(), { certificate: certificate() });
+    const session = open(previews);
+    const authority = previews.host;
+    const ask = (headers: OutgoingHttpHeaders) =>
+      get(session, { ':path': '/', ...headers }).then(
+        ({ headers: found }) => found[':status'],
+        () => 'reset',
+      );
+    expect(await ask({ ':authority': authority })).toBe(200);
+    expect(await ask({ ':authority': authority, host: authority })).toBe(200);
+    expect(await ask({ ':authority': authority, host: 'evil.example' })).toBe(400);
+    expect(await ask({ ':authority': 'evil.example' })).toBe(421);
+    expect(await ask({ ':authority': `user@${authority}` })).toBe(421);
+    expect(await ask({ ':authority': authority, ':method': 'TRACE' })).toBe(501);
+    expect(await ask({ ':authority': authority, ':method': 'trace' })).toBe(501);
+    for (const odd of [
+      { ':path': 'http://evil.example/' },
+      { ':path': '/a b' },
+      { ':method': 'GET /x HTTP/1.1' },
+    ]) {
+      expect([400, 'reset']).toContain(await ask({ ':authority': authority, ...odd }));
+    }
+  });
+
+  it('sees a broken answer as broken', async () => {
+    const sandbox = createHttp1((_request, response) => {
+      response.writeHead(200, { 'content-length': 100 }).write('half');
+      setTimeout(() => response.destroy(), 50);
+    });
+    const previews = await startPreviews(sandbox, { certificate: certificate() });
+    const broken = get(open(previews), { ':path': '/', ':authority': previews.host });
+    await expect(broken).rejects.toThrow();
+    await until(() => previews.meters.open === 0);
+  });
+
+  it('loses its streams when the grant ends', async () => {
+    const sandbox = createHttp1((_request, response) => response.writeHead(200).write('begun'));
+    const previews = await startPreviews(sandbox, { certificate: certificate() });
+    const answer = get(open(previews), { ':path': '/', ':authority': previews.host });
+    const rejected = expect(answer).rejects.toThrow();
+    await until(() => previews.meters.bytes.out === 5);
+    previews.revoke();
+    await rejected;
+  });
+});
+
+describe('gRPC', () => {
+  const grpc = (previews: TestPreviews) => ({
+    ':method': 'POST',
+    ':path': '/package.Service/Call',
+    ':authority': previews.host,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+  });
+
+  async function startGrpc() {
+    const sandbox = createServer();
+    const seen: IncomingHttpHeaders[] = [];
+    sandbox.on('stream', (stream, headers) => {
+      seen.push(headers);
+      stream.on('error', () => undefined);
+      if (headers[':path'] === '/fails') {
+        stream.respond(
+          { ':status': 200, 'content-type': 'application/grpc', 'grpc-status': '5' },
+          { endStream: true },
+        );
+        return;
+      }
+      stream.respond({ ':status': 200, 'content-type': 'application/grpc' }, { waitForTrailers: true });
+      stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0', 'grpc-message': 'fine' }));
+      stream.on('data', (data) => stream.write(data)).on('end', () => stream.end());
+    });
+    return { previews: await startPreviews(sandbox, { certificate: certificate() }), seen };
+  }
+
+  it('streams both ways, and ends with its trailers', async () => {
+    const { previews, seen } = await startGrpc();
+    const session = open(previews);
+    const stream = session.request(grpc(previews));
+    let trailers: IncomingHttpHeaders = {};
+    stream.on('trailers', (found) => (trailers = found));
+    stream.setEncoding('utf8');
+    for (const message of ['one', 'two']) {
+      stream.write(message);
+      expect((await once(stream, 'data'))[0]).toBe(message);
+    }
+    stream.end();
+    await once(stream, 'close');
+    expect(trailers).toMatchObject({ 'grpc-status': '0', 'grpc-message': 'fine' });
+    expect(seen[0]).toMatchObject({
+      te: 'trailers',
+      ':authority': previews.host,
+      'x-forwarded-proto': 'https',
+    });
+    expect(previews.opened()).toBe(1);
+    await until(() => previews.meters.open === 0);
+  });
+
+  it('passes an answer of trailers alone, and uses one connection for a client', async () => {
+    const { previews } = await startGrpc();
+    const session = open(previews);
+    for (let round = 0; round < 3; round += 1) {
+      const { headers } = await get(session, { ...grpc(previews), ':path': '/fails' }, '');
+      expect(headers).toMatchObject({ ':status': 200, 'grpc-status': '5' });
+    }
+    expect(previews.opened()).toBe(1);
+  });
+
+  it('is 502 when the server speaks HTTP/1.1 only', async () => {
+    const previews = await startPreviews(echo(), { certificate: certificate() });
+    const { headers } = await get(open(previews), grpc(previews), 'x');
+    expect(headers[':status']).toBe(502);
+  });
+});
