@@ -8,7 +8,7 @@ import type { Answer } from '../support/answer.js';
 import { until } from '../support/polling.js';
 import { OPEN_HOSTS, serveGranted, type GrantedPreviews } from '../support/preview-service.js';
 import { smallRequest } from '../support/sandbox-requests.js';
-import { describeBrowser } from './browser.js';
+import { describeBrowser, expectPresentable, signInBrowser } from './browser.js';
 import { useConsole } from './use-console.js';
 
 /** The page of a server in a sandbox. It tells the address that its script saw, and sets a cookie of its own. */
@@ -151,5 +151,29 @@ describeBrowser('a browser at a preview', () => {
     await page.getByRole('heading', { name: 'Hello' }).waitFor();
     await page.reload();
     expect(await page.locator('h1').innerText()).toBe('Hello');
+  });
+
+  test('opens a port from the console in a tab without a hold on it, and revokes it there', async () => {
+    const { body: sandbox } = await now.client.post('/v1/sandboxes', smallRequest('opened'));
+    const { page, context } = now.visitor;
+    await signInBrowser(page, now.client.key, `/console/sandboxes/${sandbox.id}/previews`);
+    await page.getByText('No open preview').waitFor();
+    await page.getByRole('button', { name: 'Open port' }).click();
+    await page.getByRole('spinbutton', { name: 'Port' }).fill('3000');
+    await page.getByLabel('Lifetime').selectOption('a day');
+    await expectPresentable(page, 'open-port');
+    const opening = context.waitForEvent('page');
+    await page.getByRole('button', { name: 'Open', exact: true }).click();
+    const tab = await opening;
+    await tab.getByRole('heading', { name: 'Hello' }).waitFor();
+    expect(await tab.evaluate('window.opener === null')).toBe(true);
+    await page.getByRole('button', { name: 'Done' }).click();
+    expect(await page.content()).not.toContain('skp_');
+    await expectPresentable(page, 'previews');
+    await page.getByRole('button', { name: 'Revoke port 3000' }).click();
+    await page.getByRole('button', { name: 'Revoke', exact: true }).click();
+    await page.getByText('No open preview').waitFor();
+    await tab.reload();
+    expect(await tab.locator('h1').innerText()).toBe('The preview has ended');
   });
 });

@@ -14,6 +14,7 @@ import { Events } from './events';
 import { Logs } from './logs';
 import { Network } from './network';
 import { Overview } from './overview';
+import { Previews } from './previews';
 import { Runs } from './runs';
 import { Sessions } from './sessions';
 import { Terminal } from './terminal';
@@ -26,6 +27,7 @@ const TABS = {
   terminal: 'Terminal',
   sessions: 'Sessions',
   files: 'Files',
+  previews: 'Previews',
   network: 'Network',
   events: 'Events',
   usage: 'Usage',
@@ -99,6 +101,7 @@ function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
   if (tab === 'terminal') return <Terminal sandbox={sandbox} />;
   if (tab === 'sessions') return <Sessions sandbox={sandbox} />;
   if (tab === 'files') return <FileBrowser address={`/v1/sandboxes/${sandbox.id}/files`} first="/" />;
+  if (tab === 'previews') return <Previews sandbox={sandbox} />;
   if (tab === 'network') return <Network sandbox={sandbox} />;
   if (tab === 'events') return <Events sandbox={sandbox} />;
   if (tab === 'usage') return <Usage sandbox={sandbox} />;
