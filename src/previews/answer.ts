@@ -2,6 +2,7 @@ import { ServerResponse, STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ApiError } from '../http/errors.js';
+import { whenOver } from '../http/when-over.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import type { PreviewRequest, PreviewResponse } from './types.js';
 
@@ -42,6 +43,13 @@ function endUnread(request: PreviewRequest, response: PreviewResponse): void {
   const cut = setTimeout(() => breakOff(response), LAST_WORD_MS).unref();
   request.once('end', () => clearTimeout(cut));
   request.once('close', () => clearTimeout(cut));
+}
+
+/** Calls `over` once, when the answer is complete or its client has left. */
+export function onceOver(request: PreviewRequest, response: PreviewResponse, over: () => void): void {
+  if (response instanceof ServerResponse) {
+    whenOver({ raw: response, request: { raw: request as IncomingMessage } }, over);
+  } else response.once('close', over);
 }
 
 /** Ends an answer so that its client sees a failure. */

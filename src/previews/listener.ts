@@ -13,7 +13,7 @@ import { BACKLOG } from '../http/listen.js';
 import type { Certificate } from '../http/tls/certificate.js';
 import { expectTls } from '../http/tls/handshakes.js';
 import { ApiError } from '../http/errors.js';
-import { answerRaw } from './answer.js';
+import { answerRaw, onceOver } from './answer.js';
 import { MAX_HEAD_BYTES, MAX_HEADERS } from './limits.js';
 import type { PreviewRequest, PreviewResponse } from './types.js';
 
@@ -21,6 +21,8 @@ export const HEAD_MS = 10_000;
 const KEEP_ALIVE_MS = 72_000;
 /** The streams of one HTTP/2 connection. Each may hold 64 KiB of a body that nobody reads. */
 const MOST_STREAMS = 100;
+/** The pipelined requests of one connection that may be in progress. */
+export const MOST_PIPELINED = 32;
 /** A client whose machine has vanished is noticed in minutes, also on an open WebSocket without traffic. */
 const PROBE_AFTER_MS = 60_000;
 /** The time that open requests have when the listener closes. */
@@ -94,7 +96,11 @@ export class PreviewListener {
     this.http2.on('request', (request, response) => handlers.request(request, response));
     acceptExpectations(this.server);
     this.server.on('request', (request, response) => {
-      response.once('close', () => connections.end(request.socket));
+      const { socket } = request;
+      const count = connections.begin(request);
+      // Browsers send one after the other. A connection that was refused has its answer already.
+      if (count === undefined || count > MOST_PIPELINED) return void socket.destroy();
+      onceOver(request, response, () => connections.end(socket));
       if (this.isClosing) response.shouldKeepAlive = false;
       handlers.request(request, response);
     });

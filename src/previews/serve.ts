@@ -6,7 +6,7 @@ import { peerOf, type TrustedProxies } from '../http/client-address.js';
 import { ApiError } from '../http/errors.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import type { Meters } from '../lib/meters.js';
-import { answerError, responseOn } from './answer.js';
+import { answerError, breakOff, responseOn } from './answer.js';
 import { Bounds, type PreviewLimits } from './bounds.js';
 import type { Sender } from './headers.js';
 import type { PreviewHosts } from './host.js';
@@ -70,17 +70,28 @@ export class Serving {
   request(request: PreviewRequest, response: PreviewResponse): void {
     // A proxy in front may have taken these bytes for the body of the request that was refused.
     if (this.refused.has(request.socket)) return;
-    void this.visit(request, response);
+    void this.visitSafely(request, response);
   }
 
   upgrade(request: IncomingMessage, socket: Socket, head: Buffer): void {
     const response = responseOn(request, socket);
-    if (response) void this.visit(request, response, { socket, head });
+    if (response) void this.visitSafely(request, response, { socket, head });
     else socket.destroy();
   }
 
   close(): void {
     this.upstreams.close();
+  }
+
+  /** A connection that has gone in the meantime has no address and takes no answer. */
+  private async visitSafely(...visit: Parameters<Serving['visit']>): Promise<void> {
+    try {
+      await this.visit(...visit);
+    } catch (error) {
+      const [, response] = visit;
+      this.parts.log.warn({ err: error }, 'a request to a preview could not be answered');
+      breakOff(response);
+    }
   }
 
   private async visit(

@@ -8,7 +8,7 @@ import {
 import type { Http2ServerRequest } from 'node:http2';
 import { ApiError } from '../../http/errors.js';
 import { isUnmet } from '../../http/expect.js';
-import { breakOff } from '../answer.js';
+import { breakOff, onceOver } from '../answer.js';
 import { requestHeaders, trailersOf, type RawHeaders } from '../headers.js';
 import { relayAnswer } from './answer.js';
 import { copy } from './copy.js';
@@ -52,13 +52,13 @@ class Attempt {
     return new Promise((resolve, reject) => {
       this.resolve = resolve;
       this.reject = reject;
-      const { signal, response } = this.exchange;
+      const { signal, request, response } = this.exchange;
       if (signal.aborted) return this.abandon();
       this.upstream = sendHead(this.exchange, this.agent, this.framing);
       this.listen();
       this.silence = setTimeout(() => this.fail(new ApiError('no_answer_of_sandbox')), SILENCE_MS);
       signal.addEventListener('abort', this.abandon);
-      response.once('close', () => this.over('over', true));
+      onceOver(request, response, () => this.over('over', true));
       if (this.framing.length === 0) this.upstream.end();
     });
   }

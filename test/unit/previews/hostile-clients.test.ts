@@ -150,6 +150,18 @@ describe('a client that wants to use up the service', () => {
     await until(() => bounded.meters.open === 0);
   });
 
+  it('has 32 requests of a pipeline in progress, which end with it', async () => {
+    const held = await startPreviews(httpSandbox(() => undefined));
+    const { socket } = await openRaw(`http://127.0.0.1:${held.port}`);
+    const one = `GET / HTTP/1.1\r\nHost: ${held.host}\r\n\r\n`;
+    socket.write(one.repeat(32));
+    await until(() => held.meters.open === 32);
+    socket.write(one);
+    await once(socket, 'close');
+    await until(() => held.meters.open === 0);
+    expect(held.opened()).toBe(32);
+  });
+
   it('leaves nothing behind when it disappears in the middle of a body', async () => {
     const { socket } = await openRaw(`http://127.0.0.1:${previews.port}`);
     socket.write(`POST / HTTP/1.1\r\nHost: ${previews.host}\r\nContent-Length: 1000\r\n\r\nhalf`);
