@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
@@ -16,6 +16,20 @@ import { startTestService } from '../support/service.js';
 const INSTANCE_LABEL = 'dev.sandkeep.instance';
 const SHARED_LABEL = 'dev.sandkeep.init';
 const OTHER = randomUUID();
+
+/** The processes in a network namespace. With the last one, its links and rules are gone. */
+function usersOf(namespace: string): number[] {
+  const inside = (pid: string) => {
+    try {
+      return readlinkSync(`/proc/${pid}/ns/net`) === namespace;
+    } catch {
+      return false;
+    }
+  };
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && inside(name))
+    .map(Number);
+}
 
 describeDocker('sandkeep uninstall', () => {
   let engine: OwnEngine;
@@ -89,6 +103,12 @@ describeDocker('sandkeep uninstall', () => {
       name: 'kept-up',
       resources: { memory_mib: 32 },
       runtime: { cmd: ['sleep', '1000'] },
+      // It needs the gateway, with a container and a network namespace of its own.
+      network: {
+        policy: {
+          rules: [{ direction: 'egress', action: 'allow', destination: { domain: 'one.example' } }],
+        },
+      },
     };
     const made = await client.post('/v1/sandboxes', request, {
       start: true,
@@ -118,6 +138,10 @@ describeDocker('sandkeep uninstall', () => {
       Labels: { [INSTANCE_LABEL]: OTHER },
     });
     const before = await inEngine();
+    const holder = before.containers.find((name) => name.startsWith('/sandkeep-gateway-'))!;
+    const { State } = await engine.docker.getContainer(holder.slice(1)).inspect();
+    const namespace = readlinkSync(`/proc/${State.Pid}/ns/net`);
+    expect(usersOf(namespace)).toContain(State.Pid);
     expect(before.images).toContain(program);
 
     const listed = await uninstall();
@@ -144,6 +168,7 @@ describeDocker('sandkeep uninstall', () => {
 
     const removed = await uninstall('--yes');
     expect(removed).toMatchObject({ code: 0, err: '' });
+    expect(usersOf(namespace)).toEqual([]);
     expect(removed.out).toContain(`Kept: ${dataDir} (the database, the keys) and ${dataDir}/volumes`);
     expect(removed.out).toContain(`To delete them too: rm -r ${dataDir}\n`);
     expect(await inEngine()).toEqual({
