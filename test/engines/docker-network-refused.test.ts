@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { end, startWith } from '../support/docker-network.js';
-import { describeDocker, execIn, IMAGE, makeImage } from '../support/docker.js';
+import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns, sh } from '../support/netns.js';
 import type { TestService } from '../support/service.js';
 
@@ -60,6 +60,52 @@ describeDocker('network settings that docker sandboxes cannot enforce', () => {
         running,
       );
       expect(body.status, JSON.stringify(body)).toBe('running');
+    });
+  });
+
+  describeNetns('with a network of the operator', () => {
+    const number = Number(process.env['VITEST_POOL_ID'] ?? 1) % 100;
+    const subnet = `10.204.${number}`;
+    const name = `sk-operator-${number}`;
+    let service: TestService;
+    let client: Client;
+    beforeAll(async () => {
+      const remove = async () => docker.getNetwork(name).remove();
+      // A killed run leaves one.
+      await remove().catch(() => undefined);
+      await docker.createNetwork({
+        Name: name,
+        IPAM: { Driver: 'default', Config: [{ Subnet: `${subnet}.0/24` }] },
+      });
+      service = await startWith({ network: name });
+      client = await service.newOrg();
+    });
+    afterAll(async () => {
+      await end(service, client);
+      await docker.getNetwork(name).remove();
+    });
+
+    test('leave an address, a hardware address and a size of packets, with a gateway too', async () => {
+      const link = { ipv4_address: `${subnet}.77`, mac: [2, 66, 10, 11, 12, 14], mtu: 1_300 };
+      const rule = { direction: 'egress', action: 'allow', destination: { domain: 'one.example' } };
+      const network = { interface: link, policy: { rules: [rule] } };
+      const { body } = await client.post('/v1/sandboxes', { ...request, network }, running);
+      expect(body.status, JSON.stringify(body)).toBe('running');
+      const shown = async () => execIn(body.id, 'busybox', 'ip', 'addr', 'show', 'dev', 'eth0');
+      const expected = [`inet ${link.ipv4_address}/24`, '02:42:0a:0b:0c:0e', `mtu ${link.mtu}`];
+      for (const part of expected) expect(await shown()).toContain(part);
+      // Another one has it.
+      const taken = { ...request, name: 'second', network };
+      const second = await client.post('/v1/sandboxes', taken, {
+        start: true,
+        wait_for: 'running',
+        wait_timeout: 20,
+      });
+      expect(second.body.status).toBe('failed');
+      expect(second.body.last_failure_message).toContain(`cannot give out ${link.ipv4_address}`);
+      await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 30 });
+      await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running', wait_timeout: 30 });
+      for (const part of expected) expect(await shown()).toContain(part);
     });
   });
 

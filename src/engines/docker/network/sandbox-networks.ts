@@ -38,6 +38,9 @@ import { isRunning, neededRepair } from './repair.js';
 import { systemResolvers } from './resolvers.js';
 import { networkInterfaces } from 'node:os';
 
+/** It is taken, it is outside the subnets of the network, or these were not chosen by the operator. */
+const ADDRESS_REFUSED = /\baddress already in use\b|\bsubnets?\b/i;
+
 interface JoinedNetwork {
   mode: string;
   resolverConfig: ResolverConfig;
@@ -171,20 +174,31 @@ export class SandboxNetworks {
         { cause: this.noGateway },
       );
     }
-    if (!found) {
-      const network = options.name ?? (await this.ensureNetwork());
-      const { mac, ipv4 } = spec.networkInterface ?? {};
-      await createPauseContainer({
-        ...options,
-        sandboxId,
-        hostname,
-        network,
-        mac: mac ?? undefined,
-        ipv4: ipv4 ?? undefined,
-        ports: spec.ports,
-      });
-    }
-    const pause = await this.startPause(sandboxId);
+    const { mac, ipv4 } = spec.networkInterface ?? {};
+    const open = async () => {
+      if (!found) {
+        const network = options.name ?? (await this.ensureNetwork());
+        await createPauseContainer({
+          ...options,
+          sandboxId,
+          hostname,
+          network,
+          mac: mac ?? undefined,
+          ipv4: ipv4 ?? undefined,
+          ports: spec.ports,
+        });
+      }
+      return this.startPause(sandboxId);
+    };
+    const pause = await open().catch(async (cause: Error) => {
+      if (ipv4 == null || !ADDRESS_REFUSED.test(cause.message)) throw cause;
+      // The container of the sandbox refers to one that was found.
+      if (!found) await removePauseContainer(docker, sandboxId);
+      throw new StartRefusedError(
+        `the network of the sandboxes cannot give out ${ipv4}: choose an address of its subnet that no other sandbox has`,
+        { cause },
+      );
+    });
     const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
     const surroundings = this.surroundingsOf(pause);
     const gated = spec.gated ? new GatedRules(policy, spec.gated, surroundings) : undefined;
