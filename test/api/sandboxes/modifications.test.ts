@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openSecrets } from '../../../src/secrets/secrets.js';
-import type { Client } from '../../support/client.js';
+import { makeClient, type Client } from '../../support/client.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -148,5 +148,31 @@ describe('changes of secrets', () => {
     expect([first.status, again.body]).toEqual([200, first.body]);
     expect(got.at(-1)).toEqual({ API_KEY: 'd' });
     expect(await eventCount()).toBe(4);
+  });
+
+  test('a change at another process reaches the one whose gateway the sandbox has', async () => {
+    const other = await startTestService({ beside: service, sameEngine: true, worker: false });
+    try {
+      const id = await create('elsewhere', { start: true, wait_for: 'running' });
+      const got: [process: string, values: object][] = [];
+      for (const [name, { runtime }] of Object.entries({ service, other })) {
+        Object.assign(runtime, {
+          changeSecrets: async ({ sandboxId, secrets }: any) => {
+            expect(sandboxId).toBe(id);
+            got.push([name, secrets.values]);
+          },
+        });
+      }
+      const there = makeClient(other.url, client);
+      const send = async (body: object) =>
+        there.request('PUT', `/v1/sandboxes/${id}`, { body, headers: { 'idempotency-key': 'elsewhere' } });
+      const change = { secrets: [{ name: 'API_KEY', value: 'the-second-value' }] };
+      const { status, body } = await send(change);
+      expect([status, body.applied]).toEqual([200, true]);
+      expect(got).toEqual([['service', { API_KEY: 'the-second-value' }]]);
+      expect((await send(change)).body).toEqual(body);
+    } finally {
+      await other.close();
+    }
   });
 });
