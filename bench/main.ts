@@ -15,6 +15,7 @@ import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
 import { neighbours } from './neighbours.js';
 import { network, type NetworkOptions } from './network.js';
 import { plannerHints } from './planner-hints.js';
+import { previews, type PreviewsOptions } from './previews.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
@@ -183,6 +184,16 @@ await new Command('bench')
       .option('--only <names>', 'only these attacks, separated by commas', words, [])
       .option(...dockerSocketOption())
       .action(neighbours),
+  )
+  .addCommand(
+    new Command('previews')
+      .description(
+        'requests and downloads from a server in a sandbox: straight, through nginx, and through a preview',
+      )
+      .option('--rounds <n>', 'number of rounds', count, 3)
+      .option('--seconds <n>', 'seconds of each measure in a round', positive, 3)
+      .option(...dockerSocketOption())
+      .action((options: PreviewsOptions) => previews(options)),
   )
   .addCommand(
     new Command('network')

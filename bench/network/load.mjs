@@ -1,5 +1,6 @@
-// Requests over TLS, from inside a sandbox. Plain JavaScript, because a Node there runs its text. The argument is JSON:
-// { host, proxy?: { host, port }, header, measure: 'requests', connections, seconds }, or
+// Requests over TLS, from inside a sandbox, or over HTTP to an address (`plain`). Plain JavaScript, because a Node there
+// runs its text. The argument is JSON:
+// { host, proxy?: { host, port }, plain?: { host, port }, header, measure: 'requests', connections, seconds }, or
 // { host, …, measure: 'download', bytes }, or { host, …, measure: 'connections', seconds }. It prints JSON.
 import { once } from 'node:events';
 import { connect as connectTcp } from 'node:net';
@@ -10,6 +11,11 @@ const END = Buffer.from('\r\n\r\n');
 
 async function open() {
   let socket;
+  if (task.plain) {
+    socket = connectTcp({ ...task.plain, noDelay: true });
+    await once(socket, 'connect');
+    return socket;
+  }
   if (task.proxy) {
     const tcp = connectTcp({ ...task.proxy, noDelay: true });
     await once(tcp, 'connect');
