@@ -36,7 +36,7 @@ interface Figures {
 }
 
 const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
-const LOAD = join(PACKAGE_ROOT, 'bench/network/load.mjs');
+const LOAD = readFileSync(join(PACKAGE_ROOT, 'bench/network/load.mjs'), 'utf8');
 const SERVER = readFileSync(join(PACKAGE_ROOT, 'bench/previews/server.mjs'), 'utf8');
 const PORT = 8_000;
 const CONNECTIONS = 32;
@@ -143,7 +143,12 @@ async function compare(ways: readonly Way[], rounds: number, seconds: number): P
 }
 
 async function load({ task }: Way, measure: object): Promise<Record<string, number>> {
-  const { stdout } = await run(process.execPath, [LOAD, JSON.stringify({ ...task, ...measure })]);
+  const { stdout } = await run(process.execPath, [
+    '--input-type=module',
+    '-e',
+    LOAD,
+    JSON.stringify({ ...task, ...measure }),
+  ]);
   return JSON.parse(stdout) as Record<string, number>;
 }
 

@@ -10,7 +10,7 @@ const BINARY =
   /^((image|audio|video|font|model)\/(?!svg)|application\/(octet-stream|pdf|wasm|grpc|zip|gzip|zstd|x-(gzip|tar|xz|bzip2|7z|rpm|debian|java|git)|java-archive|vnd\.))(?!.*\+(json|xml|text))/i;
 
 /** Measures the work on an answer. `rest` ends when the next piece may be read. */
-export interface Meter {
+interface Meter {
   timed<T>(work: () => T): T;
   rest(): Promise<void> | undefined;
 }

@@ -37,7 +37,8 @@ export class Upstreams {
 }
 
 class PortAgent extends Agent {
-  private readonly idle = new WeakMap<Duplex, { timer: NodeJS.Timeout; close: () => void }>();
+  /** Ends the watch over an idle stream. */
+  private readonly idle = new WeakMap<Duplex, () => void>();
 
   constructor(
     private readonly open: OpenPort,
@@ -77,21 +78,26 @@ class PortAgent extends Agent {
   override keepSocketAlive(stream: Duplex): true {
     const close = () => stream.destroy();
     const timer = setTimeout(close, IDLE_MS).unref();
+    const end = () => {
+      clearTimeout(timer);
+      stream.off('end', close).off('data', close).off('close', end);
+    };
     // The server has closed its side, or sends an answer that nobody has asked for.
-    stream
-      .once('end', close)
-      .once('data', close)
-      .once('close', () => clearTimeout(timer));
-    this.idle.set(stream, { timer, close });
+    stream.once('end', close).once('data', close).once('close', end);
+    this.idle.set(stream, end);
     return true;
   }
 
   override reuseSocket(stream: Duplex, request: Parameters<Agent['reuseSocket']>[1]): void {
-    const { timer, close } = this.idle.get(stream)!;
-    clearTimeout(timer);
-    stream.off('end', close).off('data', close);
-    request.reusedSocket = true;
+    this.idle.get(stream)!();
+    // Node's own also removes the listener for errors of idle sockets, which is one more for each request otherwise.
+    super.reuseSocket(withRef(stream), request);
   }
+}
+
+/** Node keeps its process alive for a socket in use. These streams need no such thing. */
+function withRef(stream: Duplex): Duplex {
+  return 'ref' in stream ? stream : Object.assign(stream, { ref: () => stream });
 }
 
 /** The signal of an attempt would end the stream too, so it has no fixed time. */

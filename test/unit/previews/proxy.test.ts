@@ -1,5 +1,7 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
+import { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
@@ -186,6 +188,24 @@ describe('a request', () => {
     await echoOf(previews);
     await echoOf(previews);
     expect(previews.opened()).toBeLessThanOrEqual(3);
+  });
+
+  it('leaves nothing on a kept connection, which is no socket', async () => {
+    const streams: Duplex[] = [];
+    const sandbox = echo();
+    const openPort = () => {
+      const socket = connect((sandbox.address() as AddressInfo).port, '127.0.0.1');
+      streams.push(Duplex.from({ readable: socket, writable: socket }));
+      return Promise.resolve(streams.at(-1)!);
+    };
+    const previews = await startPreviews(sandbox, { openPort });
+    const listeners = () => streams[0]!.eventNames().map((name) => streams[0]!.listenerCount(name));
+    await echoOf(previews);
+    await echoOf(previews);
+    const before = listeners();
+    for (let count = 0; count < 12; count += 1) await echoOf(previews);
+    expect(streams).toHaveLength(1);
+    expect(listeners()).toEqual(before);
   });
 
   it('may send its body while the answer comes', async () => {
