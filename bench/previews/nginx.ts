@@ -12,7 +12,7 @@ export interface Nginx {
   stop(): Promise<void>;
 }
 
-/** nginx as a reverse proxy in front of one server, with connections to it that are used again, as previews have them. */
+/** nginx as a reverse proxy in front of one server. It uses connections to that server again, as previews do. */
 export async function startNginx(directory: string, target: string): Promise<Nginx> {
   const port = await freePort();
   const files = join(directory, 'nginx');
