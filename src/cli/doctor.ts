@@ -14,6 +14,7 @@ import { readStored, type StoredInstallation } from './doctor-installation.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
 import { checkDescriptors, checkNode, checkSystem } from './doctor-machine.js';
 import { hostSystem, type HostSystem } from '../engine/host-system.js';
+import { inspectPreviews } from './doctor-previews.js';
 import { inspectTls } from './doctor-tls.js';
 
 const NAMES = [
@@ -25,6 +26,12 @@ const NAMES = [
   'tlsCert',
   'tlsKey',
   'forwardCa',
+  'previewDomain',
+  'previewHost',
+  'previewTlsCert',
+  'previewTlsKey',
+  'advertiseUrl',
+  'host',
   ...EXAMINED_OPTIONS,
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;
@@ -45,6 +52,7 @@ export function doctorCommand(): Command {
         ...installation,
         ...(await checkRuntime(options, stored, system)),
         ...inspectTls(options),
+        ...inspectPreviews(options),
       ];
       print(options, findings, findingsText(findings));
       if (findings.some(({ state }) => state === 'broken')) process.exitCode = 1;

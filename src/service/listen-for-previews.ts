@@ -7,6 +7,7 @@ import { PREVIEW_LIMITS } from '../previews/bounds.js';
 import { GrantedAccess } from '../previews/grants/access.js';
 import { isLocalDomain, PreviewHosts } from '../previews/host.js';
 import { PreviewListener } from '../previews/listener.js';
+import { explainDomain, PREVIEW_FLAGS } from '../previews/settings.js';
 import { Serving } from '../previews/serve.js';
 import { openWaker } from '../previews/wake/preview-waker.js';
 import { openPort } from '../sandboxes/ports/open-port.js';
@@ -19,7 +20,8 @@ const HTTPS_PORT = 443;
 /** The host names of previews. Undefined: this process serves none. */
 export function previewHostsOf(options: ServiceOptions): PreviewHosts | undefined {
   if (options.previewHost === NO_HOST || options.role === 'worker') return undefined;
-  checkDomain(options);
+  const fault = explainDomain(options);
+  if (fault !== undefined) throw new ExplainedError(fault);
   const { previewDomain: domain, previewTlsCert: cert, previewPublicPort } = options;
   const isPlain = isLocalDomain(domain) && cert === undefined;
   const isBehindProxy = !isPlain && cert === undefined;
@@ -81,19 +83,6 @@ async function listen(
   }
 }
 
-/**
- * Pages of previews can set cookies for the domain and every name below it, and are of one site with them. The API must
- * not be there. The domain `localhost` is safe: browsers refuse cookies for all of it.
- */
-function checkDomain({ previewDomain: domain, advertiseUrl, host }: ServiceOptions): void {
-  const names = [host, ...(advertiseUrl === undefined ? [] : [new URL(advertiseUrl).hostname])];
-  const name = names.find((known) => known === domain || known.endsWith(`.${domain}`));
-  if (name === undefined || domain === 'localhost') return;
-  throw new ExplainedError(
-    `the API is at ${name}, which is in the domain of previews: choose another --preview-domain than ${domain}`,
-  );
-}
-
 function openPreviewCertificate({
   options,
   log,
@@ -106,7 +95,7 @@ function openPreviewCertificate({
       'TLS of previews needs both files: give --preview-tls-cert and --preview-tls-key',
     );
   }
-  const certificate = new Certificate({ cert, key }, log);
+  const certificate = new Certificate({ cert, key, flags: PREVIEW_FLAGS }, log);
   certificate.watch();
   resources.add('the look at the certificate of previews', async () => Promise.resolve(certificate.close()));
   return certificate;

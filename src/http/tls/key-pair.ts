@@ -8,7 +8,11 @@ export interface KeyPairFiles {
   cert: string;
   /** PEM, not encrypted. */
   key: string;
+  /** The options that name the files. Default: those of the API. */
+  flags?: { cert: string; key: string };
 }
+
+const API_FLAGS = { cert: '--tls-cert', key: '--tls-key' };
 
 export interface KeyPair {
   cert: string;
@@ -28,11 +32,12 @@ const GROUP_READ = 0o040;
 
 /** Reads and checks a certificate and its key. Throws ExplainedError. */
 export function readKeyPair(files: KeyPairFiles): KeyPair {
-  const cert = read(files.cert, 'the certificate', '--tls-cert');
+  const flags = files.flags ?? API_FLAGS;
+  const cert = read(files.cert, 'the certificate', flags.cert);
   const chain = parseChain(cert, files.cert);
-  const keyText = read(files.key, 'the key of the certificate', '--tls-key');
+  const keyText = read(files.key, 'the key of the certificate', flags.key);
   checkMode(files.key);
-  const key = parseKey(keyText, files.key);
+  const key = parseKey(keyText, files.key, flags.key);
   const [leaf] = chain as [X509Certificate];
   if (!leaf.checkPrivateKey(key)) {
     throw new ExplainedError(
@@ -101,7 +106,7 @@ function parseChain(text: string, file: string): X509Certificate[] {
   });
 }
 
-function parseKey(text: string, file: string): KeyObject {
+function parseKey(text: string, file: string, flag: string): KeyObject {
   if (/-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED/m.test(text)) {
     throw new ExplainedError(
       `the key ${file} is encrypted: decrypt it with "openssl pkey -in ${file} -out <file>"`,
@@ -110,6 +115,6 @@ function parseKey(text: string, file: string): KeyObject {
   try {
     return createPrivateKey(text);
   } catch (error) {
-    throw new ExplainedError(`${file} has no private key in PEM form: correct --tls-key`, { cause: error });
+    throw new ExplainedError(`${file} has no private key in PEM form: correct ${flag}`, { cause: error });
   }
 }
