@@ -4,8 +4,8 @@ export const PREVIEW_FLAGS = { cert: '--preview-tls-cert', key: '--preview-tls-k
 
 /**
  * A sentence for a domain that holds the API. Undefined: the API is elsewhere, as far as the options say. Pages of
- * previews can set cookies for the domain and every name below it, and are of one site with them. The domain `localhost`
- * is safe: browsers refuse cookies for all of it.
+ * previews can set cookies for the domain and every name below it, and are of one site with them. The domain
+ * `localhost` is safe: browsers refuse cookies for all of it.
  */
 export function explainDomain({
   previewDomain: domain,
