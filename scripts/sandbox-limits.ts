@@ -15,6 +15,7 @@ import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
 import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
 import { MAX_PATCH_BYTES, MAX_SPEC_BYTES, MOST } from '../src/spec/size-limits.js';
 import { PREVIEW_LIMITS } from '../src/previews/bounds.js';
+import { WAKE_LIMITS } from '../src/previews/wake/waker.js';
 import { MAX_ANSWER_HEAD } from '../src/previews/proxy/exchange.js';
 import { DEFAULT_SETTINGS as settings } from '../src/settings.js';
 import { IMAGE_LIMITS } from './image-limits.js';
@@ -24,6 +25,11 @@ const rateLimited: Answer = { error: 'rate_limited' };
 
 /** The bounds of one sandbox. */
 export const SANDBOX_LIMITS: Limit[] = [
+  {
+    limit: 'requests to previews that wait for its start',
+    value: number(WAKE_LIMITS.ofSandbox),
+    beyond: { error: 'sandbox_not_running' },
+  },
   {
     limit: 'specification as JSON, without patches',
     value: bytes(MAX_SPEC_BYTES),

@@ -3,6 +3,7 @@ import { BEGIN_QUEUE } from '../src/http/begin-queue.js';
 import { FILE_SLOTS } from '../src/volumes/files/file-slots.js';
 import { FILE_PIECES } from '../src/volumes/storage/store.js';
 import { PREVIEW_LIMITS } from '../src/previews/bounds.js';
+import { WAKE_LIMITS } from '../src/previews/wake/waker.js';
 import { MOST_STREAMS } from '../src/sandboxes/metrics/follow.js';
 import { MEMORY as EXEC_MEMORY } from '../src/sandboxes/exec/routes.js';
 import { CALLS_AT_ONCE } from '../src/sandboxes/reconcile/runtime-calls.js';
@@ -30,6 +31,11 @@ export const SHARED: SharedLimit[] = [
     limit: 'requests to previews in progress, open WebSockets included',
     ...slots({ total: PREVIEW_LIMITS.requests.total, each: PREVIEW_LIMITS.ofOrg }),
     beyond: rateLimited,
+  },
+  {
+    limit: 'requests to previews that wait for the starts of sandboxes',
+    ...slots(WAKE_LIMITS),
+    beyond: { error: 'sandbox_not_running' },
   },
   {
     limit: 'requests that are read and not yet begun',
