@@ -61,6 +61,7 @@ describeBrowser('a browser at a preview', () => {
     await page.goBack();
     expect(page.url()).toBe('data:text/html,before');
     expect(JSON.stringify(seen)).not.toContain(token);
+    expect(JSON.stringify(seen)).not.toContain('__Host-');
   });
 
   test('that has the cookie already keeps the token of another link from the server', async () => {

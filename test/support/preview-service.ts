@@ -1,19 +1,14 @@
 import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
+import { createServer, request as httpRequest, type IncomingMessage, type RequestListener } from 'node:http';
+import { connect, type AddressInfo } from 'node:net';
 import { WebSocketServer } from 'ws';
 import { TrustedProxies } from '../../src/http/client-address.js';
 import { GrantedAccess } from '../../src/previews/grants/access.js';
+import { PREVIEW_LIMITS } from '../../src/previews/bounds.js';
 import { PreviewHosts } from '../../src/previews/host.js';
 import { PreviewListener } from '../../src/previews/listener.js';
-import { readHost } from '../../src/previews/read-host.js';
-import { RESERVED_PATH, type PreviewRequest, type PreviewResponse } from '../../src/previews/types.js';
-import { answerError } from '../../src/previews/answer.js';
-import { ApiError } from '../../src/http/errors.js';
+import { Serving } from '../../src/previews/serve.js';
 import type { TestService } from './service.js';
-
-/** The server of a sandbox. It need not be one: these tests are about grants. */
-export type App = (request: PreviewRequest, response: PreviewResponse) => void;
 
 export interface GrantedPreviews {
   port: number;
@@ -22,48 +17,48 @@ export interface GrantedPreviews {
 
 export const OPEN_HOSTS = () => new PreviewHosts('localhost', 'http', undefined);
 
-/** A listener whose requests are judged by the grants of the service, and then reach `app`. A revocation cuts them. */
+/** A listener whose requests are judged by the grants of the service, and then reach `app`, as a server of each sandbox. */
 export async function serveGranted(
   service: TestService,
   hosts: PreviewHosts,
-  app: App,
+  app: RequestListener,
 ): Promise<GrantedPreviews> {
+  const inner = createServer(app);
+  new WebSocketServer({ server: inner }).on('connection', (client) => client.send('hello'));
+  await once(inner.listen(0, '127.0.0.1'), 'listening');
+  const { port: innerPort } = inner.address() as AddressInfo;
+  const { log } = service.ctx;
+  const proxies = new TrustedProxies([]);
   const access = new GrantedAccess(service.ctx);
-  const answer = async (request: PreviewRequest, response: PreviewResponse) => {
-    const host = readHost(hosts, request);
-    if (request.url!.startsWith(RESERVED_PATH)) return access.serve(host, request, response);
-    const judged = await access.judge(host, request.headers);
-    if ('refused' in judged) return access.refuse(host, judged.refused, request, response);
-    const cut = () => response.destroy();
-    judged.signal.addEventListener('abort', cut);
-    response.once('close', () => judged.signal.removeEventListener('abort', cut));
-    app(request, response);
-  };
-  const handle = (request: PreviewRequest, response: PreviewResponse) =>
-    void answer(request, response).catch((error: unknown) =>
-      answerError(request, response, error instanceof ApiError ? error : new ApiError('internal_error')),
-    );
-  const sockets = new WebSocketServer({ noServer: true });
-  const upgrade = async (request: IncomingMessage, socket: Socket, head: Buffer) => {
-    const judged = await access.judge(readHost(hosts, request), request.headers);
-    if ('refused' in judged) return void socket.destroy();
-    judged.signal.addEventListener('abort', () => socket.destroy());
-    sockets.handleUpgrade(request, socket, head, (client) => client.send('hello'));
-  };
-  const listener = new PreviewListener(
-    {
-      log: service.ctx.log,
-      limits: { total: 1_000, each: 1_000 },
-      proxies: new TrustedProxies([]),
-      certificate: undefined,
+  const serving = new Serving({
+    log,
+    hosts,
+    access,
+    waker: undefined,
+    async openPort() {
+      const socket = connect({ host: '127.0.0.1', port: innerPort, allowHalfOpen: true });
+      await once(socket, 'connect');
+      return socket;
     },
-    { request: handle, upgrade: (request, socket, head) => void upgrade(request, socket, head) },
+    proxies,
+    limits: PREVIEW_LIMITS,
+    meters: service.ctx.meters,
+  });
+  const listener = new PreviewListener(
+    { log, limits: { total: 1_000, each: 1_000 }, proxies, certificate: undefined },
+    {
+      request: (request, response) => serving.request(request, response),
+      upgrade: (request, socket, head) => serving.upgrade(request, socket, head),
+    },
   );
   const port = await listener.listen('127.0.0.1', 0);
   hosts.listensAt(port);
   const close = async () => {
+    inner.closeAllConnections();
     await listener.close();
+    serving.close();
     await access.close();
+    inner.close();
   };
   return { port, close };
 }

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage, type ServerResponse } from 'node:http';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { FULL_ACCESS } from '../../../src/access/access.js';
@@ -50,7 +50,7 @@ async function serve(): Promise<
   (preview: Answer['body'], headers?: Record<string, string>) => Promise<number>
 > {
   const { port, close } = await serveGranted(beside, hosts, (request, response) => {
-    if (request.url === '/endless') (response as ServerResponse).write('begun');
+    if (request.url === '/endless') response.write('begun');
     else response.end('the page');
   });
   await until(
