@@ -17,7 +17,7 @@ export interface GrantedPreviews {
 
 export const OPEN_HOSTS = () => new PreviewHosts('localhost', 'http', undefined);
 
-/** A listener whose requests are judged by the grants of the service, and then reach `app`, as a server of each sandbox. */
+/** A listener whose requests are judged by the grants of the service. `app` is the server of each sandbox. */
 export async function serveGranted(
   service: TestService,
   hosts: PreviewHosts,

@@ -113,6 +113,17 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
       return client.delete(sandbox());
     },
   ],
+  create_sandbox_preview: [
+    'sandbox_preview_created',
+    async () => {
+      await keep('sandbox', client.post('/v1/sandboxes', smallRequest('four')));
+      return keep('preview', client.post(sandbox('/previews'), { port: 3000 }));
+    },
+  ],
+  revoke_sandbox_preview: [
+    'sandbox_preview_revoked',
+    () => client.delete(sandbox(`/previews/${made['preview']}`)),
+  ],
   create_volume: ['volume_created', () => keep('volume', client.post('/v1/volumes', { name: 'data' }))],
   update_volume: ['volume_updated', () => client.patch(volume(), { labels: { team: 'ml' } })],
   delete_volume: ['volume_deletion_scheduled', () => client.delete(volume())],

@@ -106,6 +106,9 @@ const INSIDE_WRITES = [
 /** `keys/routes.test.ts` covers these: repeated answers have no secret. */
 const KEY_WRITES = ['create_key', 'revoke_key', 'rotate_key'];
 
+/** `previews/grants.test.ts` covers these: repeated answers have no token. */
+const PREVIEW_WRITES = ['create_sandbox_preview', 'revoke_sandbox_preview'];
+
 /** `sandboxes/modifications.test.ts` covers it: it needs a sandbox with secrets. */
 const SECRET_WRITES = ['modify_sandbox'];
 
@@ -117,7 +120,10 @@ const keyed = operations.filter(({ operation }) =>
 
 test('every operation that takes a key is covered', () => {
   expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
-    [...Object.keys(WRITES), ...FILE_WRITES, ...INSIDE_WRITES, ...KEY_WRITES, ...SECRET_WRITES].toSorted(),
+    [
+      ...Object.keys(WRITES),
+      ...[FILE_WRITES, INSIDE_WRITES, KEY_WRITES, PREVIEW_WRITES, SECRET_WRITES].flat(),
+    ].toSorted(),
   );
 });
 

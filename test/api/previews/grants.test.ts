@@ -132,8 +132,10 @@ describe('a preview', () => {
   test('is recorded when it is made and when it is revoked, once', async () => {
     const preview = await open({ port: 5000, label: 'audited' });
     const path = `/v1/sandboxes/${sandbox.id}/previews/${preview.id}`;
-    expect((await client.delete(path)).body).toEqual({ message: 'the preview of port 5000 is revoked' });
-    expect((await client.delete(path)).status).toBe(200);
+    const revoke = (headers: Record<string, string>) => client.request('DELETE', path, { headers });
+    for (const headers of [{ 'idempotency-key': 'end' }, { 'idempotency-key': 'end' }, {}]) {
+      expect((await revoke(headers)).body).toEqual({ message: 'the preview of port 5000 is revoked' });
+    }
     const { rows } = await service.ctx.pool.query(
       `select event_type as type, payload from events where payload ->> 'preview_id' = $1 order by occurred_at, id`,
       [preview.id],
