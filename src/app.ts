@@ -41,6 +41,7 @@ import { sandboxFileExamples } from './sandboxes/files/examples.js';
 import { sandboxFileRoutes } from './sandboxes/files/routes.js';
 import { forwardToEngines } from './sandboxes/sessions/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
+import { tunnelRoute } from './sandboxes/ports/tunnel.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { unsupportedRoutes } from './sandboxes/unsupported-routes.js';
 import { unsupportedExamples } from './sandboxes/unsupported-examples.js';
@@ -171,6 +172,7 @@ export async function buildApp(
     keyRoutes(api, ctx);
     if (ctx.settings.console) sessionRoutes(api, ctx, authentication);
   });
+  await app.register(async (internal) => tunnelRoute(internal, ctx));
   if (ctx.settings.console && !onlyForwarded) {
     await app.register(async (open) => {
       signInRoute(open, ctx, authentication!);

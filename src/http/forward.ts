@@ -102,7 +102,10 @@ function send(raw: IncomingMessage, { url, headers, trust }: Destination): Clien
  * The certificate of a process on the same machine is for another name, and nobody else listens on the loopback
  * address.
  */
-function verificationOf({ hostname }: URL, secureContext: SecureContext | undefined): ConnectionOptions {
+export function verificationOf(
+  { hostname }: URL,
+  secureContext: SecureContext | undefined,
+): ConnectionOptions {
   const address = hostname.replace(/^\[(.*)\]$/, '$1');
   return {
     servername: isIP(address) === 0 ? hostname : '',

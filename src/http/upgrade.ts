@@ -121,6 +121,8 @@ export function acceptWebSocket(
     if (arrived) upgrade.socket.prependListener('data', (chunk: Buffer) => arrived(chunk.length));
     socket.on('pong', () => (alive = true));
     socket.on('ping', (data) => {
+      // A client that does not read now sends pings of its own.
+      alive = true;
       if (socket.bufferedAmount < MAX_UNREAD) socket.pong(data);
     });
     const timer = setInterval(() => {

@@ -1,5 +1,5 @@
 import { ApiError } from '../http/errors.js';
-import { NotRunningError } from '../sandboxes/ports/open-port.js';
+import { NotRunningError } from '../sandboxes/ports/not-running.js';
 import { PortRefusedError } from '../sandboxes/ports/guest-stream.js';
 import type { Exchange } from './proxy/exchange.js';
 import type { PreviewWaker } from './types.js';

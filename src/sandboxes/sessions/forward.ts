@@ -42,21 +42,31 @@ export function forwardToEngines(app: App, ctx: WorkerContext): void {
   });
 }
 
-async function forwardTo(
-  { pool, peer, stopping, log }: WorkerContext,
-  target: string,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): Promise<void> {
-  const worker = await readWorkerAddress(pool, target);
+/** The URL of the process that acts on an engine. Throws ApiError when there is none for this process. */
+export async function addressOfWorker(
+  { pool, peer }: Pick<WorkerContext, 'pool' | 'peer'>,
+  workerId: string,
+): Promise<string> {
+  const worker = await readWorkerAddress(pool, workerId);
   if (!worker?.alive || worker.address === null) throw unavailable('the worker of the sandbox is away');
   if (worker.address_place !== null && worker.address_place !== peer.place) {
     throw new ApiError(
       'not_supported',
       'the sandbox runs on another machine: the operator must start the service there with --advertise-url',
-      { worker_id: target },
+      { worker_id: workerId },
     );
   }
+  return worker.address;
+}
+
+async function forwardTo(
+  ctx: WorkerContext,
+  target: string,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  const { peer, stopping, log } = ctx;
+  const address = await addressOfWorker(ctx, target);
   // The other process authenticates the caller too. It ends the response when the key is revoked, and records the
   // reason.
   onRevocation(reply, () => undefined);
@@ -66,10 +76,9 @@ async function forwardTo(
     ...(request.span ? { traceparent: request.span.traceparent } : {}),
   };
   try {
-    await forward(request, reply, { url: worker.address, headers, stopping, trust: peer.trust });
+    await forward(request, reply, { url: address, headers, stopping, trust: peer.trust });
   } catch (error) {
-    log.warn({ err: error, workerId: target, address: worker.address }, 'a request could not be forwarded');
-    throw unavailable('the worker of the sandbox cannot be reached');
+    throw unreachable(log, error, { workerId: target, address });
   }
 }
 
@@ -90,6 +99,16 @@ export class MovedAwayError extends ApiError {
   constructor() {
     super('not_ready', 'the sandbox is moving to another worker: try again', null, { headers: AGAIN });
   }
+}
+
+/** Only the log has the address. */
+export function unreachable(
+  log: WorkerContext['log'],
+  error: unknown,
+  to: { workerId: string; address: string },
+): ApiError {
+  log.warn({ err: error, ...to }, 'a request could not be forwarded');
+  return unavailable('the worker of the sandbox cannot be reached');
 }
 
 function unavailable(message: string): ApiError {

@@ -5,7 +5,7 @@ import { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { NotRunningError } from '../../../src/sandboxes/ports/open-port.js';
+import { NotRunningError } from '../../../src/sandboxes/ports/not-running.js';
 import { PortRefusedError } from '../../../src/sandboxes/ports/guest-stream.js';
 import type { PreviewWaker } from '../../../src/previews/types.js';
 import { answerError } from '../../../src/previews/answer.js';
