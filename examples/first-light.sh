@@ -26,7 +26,7 @@ docker info >/dev/null 2>&1 || die "no Docker engine answers (on Debian: apt-get
 say "An image of nothing but busybox"
 mkdir -p "$work/image/bin"
 cp /bin/busybox "$work/image/bin/busybox"
-for applet in sh sleep cat; do ln -s busybox "$work/image/bin/$applet"; done
+for applet in sh sleep cat mkdir httpd; do ln -s busybox "$work/image/bin/$applet"; done
 tar -C "$work/image" -c . | docker import - "$image" >/dev/null
 echo "$image"
 
@@ -95,6 +95,16 @@ else
   echo "SKIPPED: npm cannot install microsandbox@$version"
 fi
 
+say "A page of the sandbox, for those who have its link"
+page='mkdir /page; echo "$GREETING, page" >/page/index.html; httpd -p 127.0.0.1:8000 -h /page'
+api POST "/v1/sandboxes/$id/exec" -d "$(node -p 'JSON.stringify({cmd: "sh", args: ["-c", process.argv[1]]})' "$page")" >/dev/null
+preview=$(api POST "/v1/sandboxes/$id/previews" -d '{"port": 8000}')
+origin=$(field .origin <<<"$preview")
+token=$(field .token <<<"$preview")
+[ "$(curl -sS -H "Authorization: Bearer $token" "$origin/")" = "hello, page" ] || die "the page is not shown"
+[ "$(curl -sS -o /dev/null -w '%{http_code}' "$origin/")" = 401 ] || die "the page is shown without its link"
+echo "$origin shows it, and answers 401 without the link"
+
 say "List by label"
 [ "$(api GET '/v1/sandboxes?labels=%7B%22team%22%3A%22ml%22%7D' | field '.data[0].id')" = "$id" ] || die "not listed"
 [ "$(api GET '/v1/sandboxes?labels=%7B%22team%22%3A%22web%22%7D' | field .data.length)" = 0 ] || die "listed by another label"
@@ -125,7 +135,7 @@ echo "engine $engine s, billed $billed vCPU-seconds"
 say "Audit events"
 events=$(api GET "/v1/events?resource_id=$id&limit=100" | field '.data.map((event)=>event.event_type).filter((type)=>!type.startsWith("sandbox_session")).reverse().join(" ")')
 echo "$events"
-[ "$events" = "sandbox_created sandbox_start_requested sandbox_started sandbox_stop_requested sandbox_stopped" ] ||
+[ "$events" = "sandbox_created sandbox_start_requested sandbox_started sandbox_preview_created sandbox_stop_requested sandbox_stopped" ] ||
   die "these are not the events of a first session"
 
 say "A volume, made and deleted"
