@@ -49,6 +49,8 @@ export const NEWEST_CLI: readonly Session[] = [
           works(),
         ),
         newestMsb('create sandkeep-test:busybox --name two --net-rule deny@*.ads.example.com', works()),
+        newestMsb('create sandkeep-test:busybox --name profile --net public,private', works()),
+        newestMsb('create sandkeep-test:busybox --name suffix --net-rule allow@suffix=example.com', works()),
         newestMsb('create sandkeep-test:busybox --name three --net-strict=false --net none', works()),
         newestMsb(
           'create sandkeep-test:busybox --name four --max-tcp-connections 10 --max-udp-connections 5',

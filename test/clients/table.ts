@@ -1,4 +1,5 @@
 import { CLI_INSIDE, NO_CHANNEL, NOT_FOUND, SDK_INSIDE } from './inside.js';
+import { NETWORKS } from './networks.js';
 import { NEWEST_CLI } from './newest-cli.js';
 import { PYTHON } from './python.js';
 import {
@@ -450,6 +451,7 @@ export const SESSIONS: readonly Session[] = [
       node('await Sandbox.remove("web"); await Volume.remove("data")', works()),
     ],
   },
+  ...NETWORKS,
   ...NEWEST_CLI,
   ...PYTHON,
 ];

@@ -25,6 +25,12 @@ for (const reason of [npm.missing, pypi.missing]) {
   if (reason !== undefined) console.warn(`tests with the official clients are SKIPPED: ${reason}`);
 }
 
+/** The reason why tests of a client are skipped: as `testClients` decides it. */
+export function whyMissing(client: Row['client']): string | undefined {
+  const reason = missing[client];
+  return client === 'python' || client === 'newest-cli' || !isRequired ? reason : undefined;
+}
+
 /**
  * Adds a test for each session of the table, on the service that `start` starts. Without npm they are skipped with
  * the reason; with SANDKEEP_TEST_CLIENTS=required, as in CI, they fail.
@@ -45,10 +51,9 @@ export function testClients(title: string, runtime: RuntimeName, start: () => Pr
 
     for (const session of SESSIONS) {
       const rows = session.rows.filter((row) => row[runtime]);
-      const reason = rows.map(({ client }) => missing[client]).find((reason) => reason !== undefined);
-      const isPython = rows.some(({ client }) => client === 'python' || client === 'newest-cli');
+      const reason = rows.map(({ client }) => whyMissing(client)).find((reason) => reason !== undefined);
       if (rows.length === 0) continue;
-      if (reason !== undefined && (isPython || !isRequired)) {
+      if (reason !== undefined) {
         it.skip(`${session.title} — SKIPPED: ${reason}`);
         continue;
       }
@@ -77,7 +82,7 @@ async function runSession(
   for (const row of rows) {
     const expected = row[runtime];
     if (!expected) continue;
-    const { exit, text } = await run(row, env);
+    const { exit, text } = await runRow(row, env);
     const isRight =
       typeof expected.output === 'string'
         ? text.replaceAll(/\s+/g, ' ') === expected.output
@@ -136,7 +141,11 @@ const PROMPT = '/ # ';
 /** The CLI adds the duration of a slow operation. */
 const TOOK = / \(\d+(\.\d+)?m?s\)/g;
 
-function run(row: Row, given: Record<string, string>): Promise<{ exit: number | null; text: string }> {
+/** Runs a command or program, with these variables. */
+export function runRow(
+  row: Row,
+  given: Record<string, string>,
+): Promise<{ exit: number | null; text: string }> {
   const { program, args, cwd = given['HOME'], env } = invocationOf(row);
   const child = spawn(program, args, { env: { ...given, PATH: process.env['PATH'], ...env }, cwd });
   let text = '';
