@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { IncomingMessage } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { isIP, type Socket } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import { CidrSet, normalizeAddress } from '../lib/cidr.js';
@@ -44,6 +44,11 @@ export function carrierOf(socket: Socket): Socket {
 /** A closed socket has no address: it is noted when the connection is accepted. */
 export function notePeer(socket: Socket, address: string): void {
   peers.set(socket, address);
+}
+
+/** The addresses that trusted proxies saw, as they wrote them. The peer is not among them. */
+export function proxiesOf({ headers }: { headers: IncomingHttpHeaders }): string {
+  return String(headers['x-forwarded-for'] ?? '');
 }
 
 export function peerOf(socket: Socket): string {

@@ -2,7 +2,7 @@ import type { FastifyBaseLogger } from 'fastify';
 import { setMaxListeners } from 'node:events';
 import { ServerResponse, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
-import { peerOf, type TrustedProxies } from '../http/client-address.js';
+import { peerOf, proxiesOf, type TrustedProxies } from '../http/client-address.js';
 import { ApiError } from '../http/errors.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import type { Meters } from '../lib/meters.js';
@@ -198,7 +198,7 @@ export class Serving {
     const message = request as IncomingMessage;
     const { address, isProxied } = this.parts.proxies.clientOf(message);
     if (!isProxied) return { address, via: undefined };
-    const list = String(request.headers['x-forwarded-for'] ?? '');
+    const list = proxiesOf(request);
     return { address, via: { list, peer: peerOf(message.socket) } };
   }
 
