@@ -10,6 +10,7 @@ import { WAITS } from '../src/gateway/connections/connection.js';
 import { LONGEST_FIRST_BYTES } from '../src/gateway/connections/first-bytes.js';
 import { CONNECTIONS } from '../src/gateway/connections/limits.js';
 import { QUERIES } from '../src/gateway/dns/limits.js';
+import { MOST_OPEN } from '../src/previews/grants/schema.js';
 import { OUTPUT } from '../src/guest/programs.js';
 import { BANDWIDTH } from '../src/engines/docker/network/bandwidth.js';
 import { FLOWS } from '../src/engines/docker/network/compile-policy.js';
@@ -50,6 +51,7 @@ export const SANDBOX_LIMITS: Limit[] = [
     value: `${number(MAX_LABELS)}, ${bytes(MAX_TOTAL_BYTES)}`,
     beyond: { error: 'invalid_sandbox_config' },
   },
+  { limit: 'open previews', value: number(MOST_OPEN), beyond: { error: 'quota_exceeded' } },
   { limit: 'open visits', value: number(settings.maxVisitsOfSandbox), beyond: rateLimited },
   {
     limit: 'processes and threads',
