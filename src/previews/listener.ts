@@ -22,7 +22,7 @@ const KEEP_ALIVE_MS = 72_000;
 /** The streams of one HTTP/2 connection. Each may hold 64 KiB of a body that nobody reads. */
 const MOST_STREAMS = 100;
 /** The pipelined requests of one connection that may be in progress. */
-export const MOST_PIPELINED = 32;
+const MOST_PIPELINED = 32;
 /** A client whose machine has vanished is noticed in minutes, also on an open WebSocket without traffic. */
 const PROBE_AFTER_MS = 60_000;
 /** The time that open requests have when the listener closes. */

@@ -2,7 +2,7 @@ import axeCore from 'axe-core';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { chromium, type Browser, type BrowserContext, type Locator, type Page } from 'playwright-core';
-import { describe, expect } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 
 const CHROMIUM = '/usr/bin/chromium';
@@ -11,11 +11,18 @@ const SCREENSHOTS = join(PACKAGE_ROOT, 'test-results', 'console');
 const WIDTHS = [360, 1280, 3840];
 const SCHEMES = ['light', 'dark'] as const;
 
+const HAS_BROWSER = existsSync(CHROMIUM) || process.env['SANDKEEP_TEST_BROWSER'] === 'required';
+const SKIPPED = `SKIPPED: there is no ${CHROMIUM}`;
+
 /** Skipped with a message without a browser; with SANDKEEP_TEST_BROWSER=required, as in CI, they fail. */
-export const describeBrowser =
-  existsSync(CHROMIUM) || process.env['SANDKEEP_TEST_BROWSER'] === 'required'
-    ? describe
-    : (name: string, body: () => void) => describe.skip(`${name} — SKIPPED: there is no ${CHROMIUM}`, body);
+export const describeBrowser = HAS_BROWSER
+  ? describe
+  : (name: string, body: () => void) => describe.skip(`${name} — ${SKIPPED}`, body);
+
+/** The same for one test among others. */
+export const testInBrowser = HAS_BROWSER
+  ? test
+  : (name: string, body: () => Promise<void>) => test.skip(`${name} — ${SKIPPED}`, body);
 
 export function launch(): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox', '--disable-dev-shm-usage'] });

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { launch as launchBrowser } from '../console/browser.js';
+import { afterAll, beforeAll, expect } from 'vitest';
+import { launch as launchBrowser, testInBrowser } from '../console/browser.js';
 import { makeClient, type Client } from '../support/client.js';
 import { describeDocker, docker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import { untilStatus } from '../support/polling.js';
@@ -66,48 +66,53 @@ describeDocker('kill -9 of a service that wakes a sandbox', () => {
     }
   }
 
-  test('loses the waiting request and not the start, and the next service answers in the same run', async () => {
-    const { body: sandbox } = await client.post('/v1/sandboxes', {
-      name: 'web',
-      image: { type: 'oci', reference: IMAGE },
-      pull_policy: 'never',
-      runtime: { cmd: ['sh', '-c', 'echo hello > /tmp/index.html; exec busybox httpd -f -p 8000 -h /tmp'] },
-      resources: { memory_mib: 64 },
-      lifecycle: { wake_on_request: true },
-    });
-    const { body: preview } = await client.post(`/v1/sandboxes/${sandbox.id}/previews`, { port: 8000 });
-    const cut = ask(preview.origin, preview.token);
-    const runs = async () =>
-      inDatabase(folder, async (database) => {
-        const { rows } = await database.query('select id, end_reason from runs where sandbox_id = $1', [
-          sandbox.id,
-        ]);
-        return rows;
+  testInBrowser(
+    'loses the waiting request and not the start, and the next service answers in the same run',
+    async () => {
+      const { body: sandbox } = await client.post('/v1/sandboxes', {
+        name: 'web',
+        image: { type: 'oci', reference: IMAGE },
+        pull_policy: 'never',
+        runtime: { cmd: ['sh', '-c', 'echo hello > /tmp/index.html; exec busybox httpd -f -p 8000 -h /tmp'] },
+        resources: { memory_mib: 64 },
+        lifecycle: { wake_on_request: true },
       });
-    await until('the start is admitted', async () => (await runs()).length === 1);
-    kill('SIGKILL', service.pid);
-    await service.exited;
-    expect((await cut).text).toMatch(/^(ECONNRESET|hello\n)$/);
+      const { body: preview } = await client.post(`/v1/sandboxes/${sandbox.id}/previews`, { port: 8000 });
+      const cut = ask(preview.origin, preview.token);
+      const runs = async () =>
+        inDatabase(folder, async (database) => {
+          const { rows } = await database.query('select id, end_reason from runs where sandbox_id = $1', [
+            sandbox.id,
+          ]);
+          return rows;
+        });
+      await until('the start is admitted', async () => (await runs()).length === 1);
+      kill('SIGKILL', service.pid);
+      await service.exited;
+      expect((await cut).text).toMatch(/^(ECONNRESET|hello\n)$/);
 
-    service = await serve();
-    client = clientOf();
-    const { body: again } = await client.get(`/v1/sandboxes/${sandbox.id}/previews/${preview.id}`);
-    const answers = await Promise.all(Array.from({ length: 10 }, () => ask(again.origin, preview.token)));
-    expect(new Set(answers.map(({ status, text }) => `${status} ${text}`))).toEqual(new Set(['200 hello\n']));
-    await untilStatus(client, sandbox.id, 'running');
-    expect(await runs()).toMatchObject([{ end_reason: null }]);
+      service = await serve();
+      client = clientOf();
+      const { body: again } = await client.get(`/v1/sandboxes/${sandbox.id}/previews/${preview.id}`);
+      const answers = await Promise.all(Array.from({ length: 10 }, () => ask(again.origin, preview.token)));
+      expect(new Set(answers.map(({ status, text }) => `${status} ${text}`))).toEqual(
+        new Set(['200 hello\n']),
+      );
+      await untilStatus(client, sandbox.id, 'running');
+      expect(await runs()).toMatchObject([{ end_reason: null }]);
 
-    // A browser that opens the link of a sandbox that sleeps.
-    await client.post(`/v1/sandboxes/${sandbox.id}/stop`, {}, { wait_for: 'stopped' });
-    const { body: link } = await client.post(`/v1/sandboxes/${sandbox.id}/previews`, { port: 8000 });
-    const browser = await launchBrowser();
-    try {
-      const page = await browser.newPage();
-      await page.goto(link.url);
-      await page.getByText('hello').waitFor();
-    } finally {
-      await browser.close();
-    }
-    expect(await runs()).toHaveLength(2);
-  });
+      // A browser that opens the link of a sandbox that sleeps.
+      await client.post(`/v1/sandboxes/${sandbox.id}/stop`, {}, { wait_for: 'stopped' });
+      const { body: link } = await client.post(`/v1/sandboxes/${sandbox.id}/previews`, { port: 8000 });
+      const browser = await launchBrowser();
+      try {
+        const page = await browser.newPage();
+        await page.goto(link.url);
+        await page.getByText('hello').waitFor();
+      } finally {
+        await browser.close();
+      }
+      expect(await runs()).toHaveLength(2);
+    },
+  );
 });

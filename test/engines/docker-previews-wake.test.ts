@@ -13,7 +13,7 @@ import { Serving } from '../../src/previews/serve.js';
 import type { PreviewAccess } from '../../src/previews/types.js';
 import { openWaker } from '../../src/previews/wake/preview-waker.js';
 import { openPort } from '../../src/sandboxes/ports/open-port.js';
-import { launch } from '../console/browser.js';
+import { launch, testInBrowser } from '../console/browser.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
@@ -157,30 +157,33 @@ describeDocker('a sandbox that wakes on request', () => {
     expect((await ask(id)).text).toBe('hello\n');
   });
 
-  test('answers a program at once, a POST and an upgrade later, and a browser with a page that goes on', async () => {
-    const id = await asleep('page', `sleep 1; ${SERVER}`);
-    const program = await ask(id);
-    expect([program.status, program.headers['retry-after'], JSON.parse(program.text).error]).toMatchObject([
-      503,
-      '1',
-      { code: 'sandbox_not_running', details: { reason: 'starting' } },
-    ]);
-    await untilStatus(client, id, 'running');
-    await stop(id);
-    // The server of BusyBox knows no POST.
-    expect((await ask(id, {}, 'POST')).status).toBe(501);
-    await stop(id);
+  testInBrowser(
+    'answers a program at once, a POST and an upgrade later, and a browser with a page that goes on',
+    async () => {
+      const id = await asleep('page', `sleep 1; ${SERVER}`);
+      const program = await ask(id);
+      expect([program.status, program.headers['retry-after'], JSON.parse(program.text).error]).toMatchObject([
+        503,
+        '1',
+        { code: 'sandbox_not_running', details: { reason: 'starting' } },
+      ]);
+      await untilStatus(client, id, 'running');
+      await stop(id);
+      // The server of BusyBox knows no POST.
+      expect((await ask(id, {}, 'POST')).status).toBe(501);
+      await stop(id);
 
-    const browser = await launch();
-    try {
-      const page = await browser.newPage();
-      const shown = await page.goto(`${hosts.originOf({ port: 8000, sandboxId: id })}/`);
-      expect([shown!.status(), await page.title()]).toEqual([503, 'The sandbox is starting']);
-      await page.getByText('hello').waitFor();
-    } finally {
-      await browser.close();
-    }
-  });
+      const browser = await launch();
+      try {
+        const page = await browser.newPage();
+        const shown = await page.goto(`${hosts.originOf({ port: 8000, sandboxId: id })}/`);
+        expect([shown!.status(), await page.title()]).toEqual([503, 'The sandbox is starting']);
+        await page.getByText('hello').waitFor();
+      } finally {
+        await browser.close();
+      }
+    },
+  );
 
   test('takes an upgrade that waited for it', async () => {
     const id = await asleep('socket', ECHO);
