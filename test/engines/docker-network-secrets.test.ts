@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runRow, whyMissing } from '../support/clients.js';
 import { describeDocker } from '../support/docker.js';
-import { makeClientImage } from '../support/internet/client-image.js';
+import { CLIENTS, makeClientImage } from '../support/internet/client-image.js';
 import { GatedService } from '../support/internet/gated-service.js';
 import { Internet } from '../support/internet/internet.js';
 import { makePackages, NPM_HOST, type Packages } from '../support/internet/packages.js';
@@ -121,6 +122,40 @@ describeDocker('secrets of the network', () => {
       const [request] = await internet.requests();
       expect(request?.headers).toContainEqual(['authorization', `Bearer ${VALUE}`]);
     });
+
+    const NETWORK_OF_NODE =
+      '(n) => n.policyFromBuilder(new NetworkPolicyBuilder().defaultDeny().egress((r) => r.tcp().port(80).allowDomain("api.test")))';
+    const NETWORK_OF_PYTHON =
+      'm.Network(policy=m.NetworkPolicy(rules=(m.Rule.allow(protocol=m.Protocol.TCP, port=80, destination=m.Destination.domain("api.test")),)))';
+    const PROGRAMS = {
+      node: `const { NetworkPolicyBuilder } = await import("microsandbox"); await Sandbox.builder("by-node").image("${CLIENTS}").cmd(["sleep", "1000000"]).network(${NETWORK_OF_NODE}).secret((s) => s.env("SDK_KEY").value("${VALUE}").allowHost("api.test").requireTlsIdentity(false)).create()`,
+      python: `import microsandbox.types as m; await Sandbox.create("by-python", image="${CLIENTS}", cmd=["sleep", "1000000"], secrets=[m.Secret.env("SDK_KEY", value="${VALUE}", allow=["api.test"], require_tls_identity=False)], network=${NETWORK_OF_PYTHON})`,
+    };
+
+    for (const sdk of ['node', 'python'] as const) {
+      const reason = whyMissing(sdk);
+      const title = `the network that the official SDK of ${sdk} builds`;
+      if (reason !== undefined) {
+        test.skip(`${title} — SKIPPED: ${reason}`);
+        continue;
+      }
+      test(`${title} lets one name through, with the value, and refuses another`, async () => {
+        const { url } = service.served;
+        const { key } = service.client;
+        const variables = { MSB_BACKEND: 'cloud', MSB_API_URL: url, MSB_API_KEY: key, HOME: '/tmp' };
+        expect(await runRow({ client: sdk, run: PROGRAMS[sdk] }, variables)).toEqual({ exit: 0, text: '' });
+        const made = (await service.client.get(`/v1/sandboxes/by-name/by-${sdk}`)).body.id;
+        expect(await service.sh(made, 'echo $SDK_KEY')).toBe('$MSB_SDK_KEY');
+        await internet.requests();
+        await service.sh(made, 'curl -sS -H "authorization: Bearer $SDK_KEY" http://api.test/echo');
+        const requests = await internet.requests();
+        expect(requests.map(({ host }) => host)).toEqual(['api.test']);
+        expect(requests[0]!.headers).toContainEqual(['authorization', `Bearer ${VALUE}`]);
+        expect(await service.sh(made, 'curl -sS http://other.test/echo')).toContain('Could not resolve host');
+        expect((await service.denied(made))[0]).toMatchObject({ name: 'other.test' });
+        expect(await internet.requests()).toEqual([]);
+      });
+    }
 
     test('are put in at the places of their entry', async () => {
       expect(await sh('echo $API_KEY')).toBe(PLACEHOLDER);
