@@ -13,8 +13,7 @@ import { setRetention } from '../audit/retention/set.js';
 import { defaultOf } from '../config/options.js';
 import { requireInstallation } from '../db/open.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { recordCommandLines } from '../orgs/record-command-lines.js';
-import { recordNetwork } from '../orgs/record-network.js';
+import { turnSwitch } from '../orgs/turn-switch.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 import { exportCommand } from './events-export.js';
@@ -61,10 +60,10 @@ function commandLinesCommand(): Command {
     .requiredOption('--record <on|off>', 'on, or off', onOrOff)
     .action(async (options: CommonOptions & { org: string; record: boolean }) => {
       const change = await withDatabase(options, 'events command-lines', async (pool) =>
-        recordCommandLines(
+        turnSwitch(
           pool,
           await namedOrg(pool, options.org),
-          options.record,
+          { name: 'command_lines', on: options.record },
           operator('events command-lines'),
         ),
       );
@@ -80,7 +79,12 @@ function networkCommand(): Command {
     .requiredOption('--record <on|off>', 'on, or off', onOrOff)
     .action(async (options: CommonOptions & { org: string; record: boolean }) => {
       const change = await withDatabase(options, 'events network', async (pool) =>
-        recordNetwork(pool, await namedOrg(pool, options.org), options.record, operator('events network')),
+        turnSwitch(
+          pool,
+          await namedOrg(pool, options.org),
+          { name: 'network_record', on: options.record },
+          operator('events network'),
+        ),
       );
       const recorded = options.record ? 'of all sandboxes' : 'of sandboxes that ask for it, only,';
       print(options, change, `the destinations ${recorded} of ${options.org} are events`);

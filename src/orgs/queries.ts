@@ -45,21 +45,14 @@ export async function hasOrgs(sql: Sql): Promise<boolean> {
   return rows[0]!.found;
 }
 
-/** Returns the value before. */
-export async function setCommandLines(sql: Sql, id: string, on: boolean): Promise<boolean> {
-  const { rows } = await sql.query<{ before: boolean }>(
-    `with old as (select command_lines as before from orgs where id = $1 for update)
-     update orgs set command_lines = $2 from old where id = $1 returning before`,
-    [id, on],
-  );
-  return rows[0]!.before;
-}
+/** The columns of an organization that an operator turns on and off. */
+export type OrgSwitch = 'command_lines' | 'network_record';
 
 /** Returns the value before. */
-export async function setNetworkRecord(sql: Sql, id: string, on: boolean): Promise<boolean> {
+export async function setSwitch(sql: Sql, id: string, column: OrgSwitch, on: boolean): Promise<boolean> {
   const { rows } = await sql.query<{ before: boolean }>(
-    `with old as (select network_record as before from orgs where id = $1 for update)
-     update orgs set network_record = $2 from old where id = $1 returning before`,
+    `with old as (select ${column} as before from orgs where id = $1 for update)
+     update orgs set ${column} = $2 from old where id = $1 returning before`,
     [id, on],
   );
   return rows[0]!.before;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
-import { recordCommandLines } from '../../../src/orgs/record-command-lines.js';
+import { turnSwitch } from '../../../src/orgs/turn-switch.js';
 import { describeDocker } from '../../support/docker.js';
 import { startInside, type Inside } from '../../support/inside.js';
 
@@ -12,7 +12,12 @@ describeDocker('command lines in the audit trail', () => {
   afterAll(() => inside.close());
 
   const turn = (on: boolean) =>
-    recordCommandLines(inside.service.ctx.pool, inside.client.org.id, on, operator('test'));
+    turnSwitch(
+      inside.service.ctx.pool,
+      inside.client.org.id,
+      { name: 'command_lines', on },
+      operator('test'),
+    );
   async function endAfter(name: string, ...args: string[]): Promise<any> {
     const id = await inside.start(name);
     await inside.client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'echo', args });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import type { Denial, Flow } from '../../../src/gateway/protocol.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
-import { recordNetwork } from '../../../src/orgs/record-network.js';
+import { turnSwitch } from '../../../src/orgs/turn-switch.js';
 import { run, urlOf } from '../../support/cli.js';
 import type { Client } from '../../support/client.js';
 import { untilSealed } from '../../support/event-log.js';
@@ -196,7 +196,12 @@ test('the operator turns it on for an organization, and only the counts of too m
     refusals: 0,
   });
   expect(await eventsOf(id, mine)).toHaveLength(100);
-  const change = await recordNetwork(service.ctx.pool, mine.org.id, false, operator('test'));
+  const change = await turnSwitch(
+    service.ctx.pool,
+    mine.org.id,
+    { name: 'network_record', on: false },
+    operator('test'),
+  );
   expect(change).toEqual({ before: true, after: false });
 });
 
