@@ -11,8 +11,8 @@ const EVENTS = {
 } as const satisfies Record<OrgSwitch, string>;
 
 /**
- * Turns one of these on or off for an organization: full command lines in the audit events of sessions, or the record of
- * the network of all sandboxes.
+ * Turns one of these on or off for an organization: full command lines in the audit events of sessions, or the record
+ * of the network of all sandboxes.
  */
 export async function turnSwitch(
   pool: Pool,
