@@ -119,12 +119,15 @@ export async function servePort(
   counts?: ByteCounts,
 ): Promise<unknown> {
   const client = new PortSocket(socket, counts, port);
+  let stream: Duplex | undefined;
   try {
-    const stream = await open();
+    stream = await open();
     client.sendOpen();
     await pipeline(client, stream, client);
     return null;
   } catch (error) {
+    // A stream that is both the first and the last of a pipeline does not always end with it.
+    stream?.destroy();
     client.destroy(error as Error);
     return error;
   }
