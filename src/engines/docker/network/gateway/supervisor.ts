@@ -14,8 +14,10 @@ import { GatewayProgram } from './gateway-program.js';
 import { ensureHolder, holderLine, removeHolder, type Holder } from './holder-container.js';
 import { ipIn, outerLink } from './links.js';
 
-/** A program that ends at once is started again as often. Traffic that needs it waits so long at most. */
+/** The pause before another start of a program that has run for a shorter time than STEADY_MS. */
 const RESTART_MS = 500;
+/** A program that has run for so long is started again at once: the traffic of its sandboxes waits for it. */
+const STEADY_MS = 5_000;
 /** How often the holder and the lease are looked at. */
 const CHECK_MS = 500;
 /** A start waits so long for the gateway. */
@@ -179,6 +181,7 @@ export class GatewaySupervisor {
     let isDiscovered = false;
     let holder: Holder | undefined;
     while (!signal.aborted && term.valid) {
+      const begun = performance.now();
       try {
         if (!isDiscovered) {
           await this.discover();
@@ -198,7 +201,7 @@ export class GatewaySupervisor {
       }
       this.ready = undefined;
       if (!signal.aborted && term.valid) this.options.services.ended?.(this.failure);
-      await sleep(RESTART_MS, signal);
+      if (performance.now() - begun < STEADY_MS) await sleep(RESTART_MS, signal);
     }
   }
 
