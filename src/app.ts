@@ -41,6 +41,7 @@ import { sandboxFileExamples } from './sandboxes/files/examples.js';
 import { sandboxFileRoutes } from './sandboxes/files/routes.js';
 import { forwardToEngines } from './sandboxes/sessions/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
+import { portRoutes } from './sandboxes/ports/routes.js';
 import { tunnelRoute } from './sandboxes/ports/tunnel.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
 import { unsupportedRoutes } from './sandboxes/unsupported-routes.js';
@@ -159,6 +160,7 @@ export async function buildApp(
     execRoutes(api, entrance, steps);
     sandboxFileRoutes(api, entrance, steps);
     terminalRoutes(api, entrance);
+    portRoutes(api, entrance);
     sandboxSessionRoutes(api);
     previewRoutes(api);
     eventRoutes(api, ctx, steps);

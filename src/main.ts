@@ -12,6 +12,7 @@ import { kubernetesCommand } from './cli/kubernetes.js';
 import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
+import { portForwardCommand } from './cli/port-forward.js';
 import { quotaCommand } from './cli/quota.js';
 import { restoreCommand } from './cli/restore.js';
 import { networkCommand } from './cli/network.js';
@@ -44,6 +45,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(quotaCommand())
     .addCommand(usageCommand())
     .addCommand(workerCommand())
+    .addCommand(portForwardCommand(env))
     .addCommand(secretsCommand())
     .addCommand(networkCommand())
     .addCommand(memberCommand())

@@ -86,6 +86,17 @@ function addressed(operation: string, parameters: Record<string, string>, exampl
   return { [operation]: { ...example, parameters: { ...parameters, ...example.parameters } } };
 }
 
+const takesWebSocket = {
+  status: 400,
+  answer: {
+    error: {
+      code: 'invalid_request',
+      message: 'this address takes a WebSocket: send an upgrade request',
+      details: null,
+    },
+  },
+};
+
 export const sandboxExamples: Examples = {
   list_sandboxes: {
     parameters: { labels: '{"team":"ml"}', limit: 20 },
@@ -106,15 +117,7 @@ export const sandboxExamples: Examples = {
   ...addressed('delete_by_name', name, remove),
   ...addressed('follow_sandbox_logs', id, logs),
   ...addressed('follow_sandbox_logs_by_name', name, logs),
-  open_sandbox_agent: {
-    parameters: id,
-    status: 400,
-    answer: {
-      error: {
-        code: 'invalid_request',
-        message: 'this address takes a WebSocket: send an upgrade request',
-        details: null,
-      },
-    },
-  },
+  open_sandbox_agent: { parameters: id, ...takesWebSocket },
+  connect_sandbox_port: { parameters: { ...id, port: 8_000 }, ...takesWebSocket },
+  connect_sandbox_port_by_name: { parameters: { ...name, port: 8_000 }, ...takesWebSocket },
 };

@@ -166,6 +166,10 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     path: `/v1/sandboxes/${sandbox.id}/previews/${preview?.id ?? UNKNOWN_ID}`,
   }),
   open_sandbox_terminal: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/terminal` }),
+  connect_sandbox_port: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/ports/8000/connect` }),
+  connect_sandbox_port_by_name: ({ sandbox }) => ({
+    path: `/v1/sandboxes/by-name/${sandbox.name}/ports/8000/connect`,
+  }),
   open_sandbox_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
   get_org: () => ({ path: '/v1/me/org' }),

@@ -1499,6 +1499,18 @@ export interface Operations {
     body: undefined;
     answer: MessageResponse;
   };
+  'GET /v1/sandboxes/{sandbox_id}/ports/{port}/connect': {
+    path: { sandbox_id: string; port: number };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/sandboxes/by-name/{name}/ports/{port}/connect': {
+    path: { name: string; port: number };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
   'GET /v1/sandboxes/{sandbox_id}/sessions': {
     path: { sandbox_id: string };
     query: { cursor?: string; limit?: number };

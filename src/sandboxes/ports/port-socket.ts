@@ -1,6 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import { Duplex } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { finished } from 'node:stream/promises';
 import { WebSocket, type RawData } from 'ws';
 import { ApiError } from '../../http/errors.js';
 import { MovedAwayError } from '../sessions/forward.js';
@@ -123,14 +123,22 @@ export async function servePort(
   try {
     stream = await open();
     client.sendOpen();
-    await pipeline(client, stream, client);
+    await joinStreams(client, stream);
     return null;
   } catch (error) {
-    // A stream that is both the first and the last of a pipeline does not always end with it.
     stream?.destroy();
     client.destroy(error as Error);
     return error;
   }
+}
+
+/**
+ * Connects two streams in both directions, until both have ended. Rejects with the first failure of either. A pipeline
+ * of Node with the same stream at both ends waits for ever when the other one fails.
+ */
+export async function joinStreams(one: Duplex, other: Duplex): Promise<void> {
+  one.pipe(other).pipe(one);
+  await Promise.all([finished(one), finished(other)]);
 }
 
 /** Resolves when the other end has connected the port. Rejects with the errors of `openPort`. */

@@ -38,6 +38,8 @@ const CONSOLE = [
   'GET /console/session',
   'POST /console/session',
 ];
+/** For other processes of the service, whose seal they need: test/api/ports/tunnel.test.ts. */
+const PEERS = ['GET /internal/orgs/:org_id/sandboxes/:sandbox_id/ports/:port'];
 
 let service: TestService;
 /** Every registered method and path, documented or not, with authentication or not. */
@@ -155,7 +157,7 @@ test('every route appears in the document', async () => {
     if ((await statusOf(method, url.replaceAll(/:\w+|\*/g, 'x'))) !== 405) others.push(route);
   }
   expect([...shown]).toEqual([]);
-  expect(others.toSorted()).toEqual([...CONSOLE, ...OPEN].toSorted());
+  expect(others.toSorted()).toEqual([...CONSOLE, ...OPEN, ...PEERS].toSorted());
 });
 
 test('a route that names no scope fails to register', () => {
