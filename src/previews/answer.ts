@@ -8,6 +8,8 @@ import type { PreviewRequest, PreviewResponse } from './types.js';
 
 /** The time that a client has to read the last answer of its connection. */
 const LAST_WORD_MS = 2_000;
+/** The time that a client has to read an answer of this service. A window of HTTP/2 may stay closed. */
+const OWN_ANSWER_MS = 30_000;
 const HEADERS = {
   'content-type': 'application/json; charset=utf-8',
   'cache-control': 'no-store',
@@ -32,6 +34,13 @@ export function answerError(request: PreviewRequest, response: PreviewResponse, 
   }
   response.statusCode = error.status;
   response.end(body);
+  boundAnswer(request, response);
+}
+
+/** Bounds an answer of this service, whose client needs no grant: a client that does not read it holds its memory. */
+export function boundAnswer(request: PreviewRequest, response: PreviewResponse): void {
+  const cut = setTimeout(() => breakOff(response), OWN_ANSWER_MS).unref();
+  response.once('close', () => clearTimeout(cut));
   endUnread(request, response);
 }
 

@@ -165,6 +165,8 @@ export class PreviewListener {
     http2.prependListener('connection', (socket: Socket) => (arriving = socket));
     http2.on('session', (session) => {
       const socket = arriving!;
+      // HTTP/2 does not notice the end of a client that has left, and would keep its streams.
+      socket.allowHalfOpen = false;
       this.sessions.add(session);
       session.once('close', () => this.sessions.delete(session));
       session.on('error', () => session.destroy());

@@ -52,12 +52,18 @@ async function wakeAndForward(
 
 /** Forwards when a server listens, or when its time after the start of the sandbox is over. */
 async function forwardLater(
-  { target, response }: Exchange,
+  { target, response, signal }: Exchange,
   waker: PreviewWaker,
   servers: ServerWaits,
   forward: () => Promise<void>,
 ): Promise<void> {
   await servers.listens(target, await waker.listensUntil(target));
+  if (signal.aborted) {
+    const message = 'the preview has ended: ask for a new one';
+    throw new ApiError('preview_access_required', message, null, {
+      headers: { 'www-authenticate': 'Bearer' },
+    });
+  }
   if (!response.destroyed) await forward();
 }
 

@@ -163,10 +163,14 @@ export class Serving {
       moved: (direction, bytes) => meters.previewMoved(direction, bytes),
       connected: () => (visit.addedSecs ??= (performance.now() - began) / 1_000),
     };
+    // A listener of its own marks the grant as used, also while the request is parked behind a combined signal.
+    const used = () => undefined;
+    signal.addEventListener('abort', used);
     try {
       await passOn(exchange, this.parts.waker, this.servers, () => this.forward(exchange, protocol, client));
       visit.outcome = protocol === undefined ? 'proxied' : 'upgraded';
     } finally {
+      signal.removeEventListener('abort', used);
       meters.previewOpened(kind, -1);
       release();
     }

@@ -207,6 +207,7 @@ describe('serve', () => {
       SANDKEEP_DATA_DIR: join(folder, 'served'),
       SANDKEEP_PORT: '0',
       SANDKEEP_HOST: '127.0.0.2',
+      SANDKEEP_PREVIEW_PORT: '0',
       SANDKEEP_RUNTIME: 'simulated',
       SANDKEEP_LOG_LEVEL: 'error',
       SANDKEEP_WEBHOOK_ALLOW: '10.0.0.0/8',
@@ -217,6 +218,7 @@ describe('serve', () => {
     expect(line).toEqual({
       ready: true,
       address: expect.stringMatching(/^http:\/\/127\.0\.0\.2:\d+$/),
+      previews: expect.stringMatching(/^http:\/\/<port>-<sandbox>\.localhost:\d+$/),
       runtime: 'simulated',
       version: expect.stringMatching(/^\d+\.\d+\.\d+$/),
       pid: first.child.pid,
@@ -259,7 +261,7 @@ describe('serve', () => {
 
   test('prints the address, the database, the runtime, and a curl command that works', async () => {
     const dataDir = join(folder, 'in-words');
-    const options = ['--port', '0', '--data-dir', dataDir, ...NO_DOCKER];
+    const options = ['--port', '0', '--preview-port', '0', '--data-dir', dataDir, ...NO_DOCKER];
     const serving = start([...PROGRAM, 'serve', ...options]);
     const [, key, address] = await ready(
       serving,

@@ -93,7 +93,7 @@ export function launchProgram(
 
 export function launchServe(dataDir: string, options?: LaunchOptions): Launched {
   const fixed = ['--json', '--port', '0', '--runtime', 'simulated', '--log-level', 'warn'];
-  return launch(['serve', ...fixed, '--data-dir', dataDir], options);
+  return launch(['serve', ...fixed, '--preview-host', 'none', '--data-dir', dataDir], options);
 }
 
 /** Starts a service and waits until it is ready. */

@@ -22,6 +22,8 @@ export interface OpenGrant {
   controller: AbortController;
   /** On the clock of `performance.now`. */
   checkedAt: number;
+  /** Its entries by credential and place. */
+  keys: Set<string>;
 }
 
 type Needed = Pick<Context, 'pool' | 'changes' | 'now' | 'log'>;
@@ -32,6 +34,8 @@ export class OpenGrants {
   private readonly grants = new Map<string, OpenGrant>();
   /** The ids by credential and place. */
   private readonly byCredential = new Map<string, string>();
+  /** The lookups in flight, by credential and place: many visitors of one preview cost one. */
+  private readonly lookups = new Map<string, Promise<GrantRow | undefined>>();
   private readonly find: (place: Place) => Promise<GrantRow | undefined>;
   private readonly unsubscribe: (() => void)[];
   private readonly loop: Loop;
@@ -65,23 +69,35 @@ export class OpenGrants {
     if (known && this.isFresh(known)) return known;
     const { generation } = this;
     const startedAt = performance.now();
-    const row = await this.find({ sandboxId, port, hash });
+    const row = await this.lookUp(key, { sandboxId, port, hash });
     if (!row) {
       this.byCredential.delete(key);
       return undefined;
     }
     if (!row.is_open) {
       this.end(row.id);
+      this.byCredential.delete(key);
       return 'ended';
     }
     const grant = this.keep(row, generation === this.generation ? startedAt : -Infinity);
     this.byCredential.set(key, row.id);
+    grant.keys.add(key);
     return grant;
   }
 
   async close(): Promise<void> {
     for (const unsubscribe of this.unsubscribe) unsubscribe();
     await this.loop.stop();
+  }
+
+  /** A lookup that began before a change is not joined: it may have the state before. */
+  private async lookUp(key: string, place: Place): Promise<GrantRow | undefined> {
+    const turn = `${this.generation} ${key}`;
+    const known = this.lookups.get(turn);
+    if (known) return known;
+    const found = this.find(place).finally(() => this.lookups.delete(turn));
+    this.lookups.set(turn, found);
+    return found;
   }
 
   private isFresh({ row, checkedAt }: OpenGrant): boolean {
@@ -100,7 +116,7 @@ export class OpenGrants {
     const controller = new AbortController();
     // Every open request of the preview listens.
     setMaxListeners(0, controller.signal);
-    const grant = { row, controller, checkedAt };
+    const grant: OpenGrant = { row, controller, checkedAt, keys: new Set() };
     this.grants.set(row.id, grant);
     if (this.grants.size > MOST_KEPT) this.forgetUnused();
     return grant;
@@ -114,8 +130,10 @@ export class OpenGrants {
 
   private end(id: string): void {
     const grant = this.grants.get(id);
+    if (!grant) return;
     this.grants.delete(id);
-    grant?.controller.abort();
+    for (const key of grant.keys) this.byCredential.delete(key);
+    grant.controller.abort();
   }
 
   /** `sandboxId`: of the changed previews; of any, if it is undefined or empty. */

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import { boundAnswer } from '../answer.js';
 import type { PreviewRequest, PreviewResponse } from '../types.js';
 import { NOTICE_SCRIPT, OPEN_SCRIPT, STYLE } from './scripts.js';
 
@@ -57,7 +58,7 @@ function send(request: PreviewRequest, response: PreviewResponse, type: string, 
   response.setHeader('content-type', type);
   response.setHeader('content-length', Buffer.byteLength(body));
   response.end(request.method === 'HEAD' ? '' : body);
-  request.resume();
+  boundAnswer(request, response);
 }
 
 /** Takes the token of its address. */

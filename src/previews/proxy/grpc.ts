@@ -40,6 +40,9 @@ export class GrpcUpstreams {
   async forward(exchange: GrpcExchange): Promise<void> {
     const { request, response, target, signal, sender } = exchange;
     const session = await this.sessionOf(request.stream.session as ServerHttp2Session, exchange);
+    // The grant or the client may have gone while the port was opened.
+    if (signal.aborted) return breakOff(response);
+    if (request.stream.destroyed) return;
     exchange.connected();
     const headers: OutgoingHttpHeaders = {
       ...asHttp2(requestHeaders(request, target, sender)),
@@ -116,16 +119,22 @@ export class GrpcUpstreams {
   ): Promise<ClientHttp2Session> {
     try {
       const socket = await this.upstreams.connect(target);
+      // A session that is destroyed in this turn still announces its connection, and throws there.
+      if (client.destroyed || client.closed) {
+        socket.destroy();
+        throw new ApiError('no_answer_of_sandbox');
+      }
       const session = connect(`http://localhost:${target.port}`, {
         createConnection: () => socket,
         maxReservedRemoteStreams: 0,
         settings: { enablePush: false, maxHeaderListSize: MAX_ANSWER_HEAD },
       });
       session.on('error', forget).once('close', forget).once('goaway', forget);
-      session.once('connect', () => session.setLocalWindowSize(WINDOW));
+      session.once('connect', () => {
+        if (!session.destroyed) session.setLocalWindowSize(WINDOW);
+      });
       socket.once('close', () => session.destroy());
       client.once('close', () => session.destroy());
-      if (client.destroyed) session.destroy();
       return session;
     } catch (error) {
       forget();

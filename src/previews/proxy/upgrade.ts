@@ -74,6 +74,7 @@ export async function forwardUpgrade(
       };
       const silence = setTimeout(() => reject(new ApiError('no_answer_of_sandbox')), SILENCE_MS);
       over.signal.addEventListener('abort', () => clearTimeout(silence), { once: true });
+      if (signal.aborted) return abandon();
       signal.addEventListener('abort', abandon, { once: true, signal: over.signal });
       client.socket.once('close', () => resolve());
       upstream.once('socket', () => exchange.connected());

@@ -311,6 +311,7 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (path.includes('{delivery_id}')) return ['create_webhook', 'test_webhook'];
   if (path.startsWith('/v1/volumes/{id}/files')) return ['create_volume', 'write_volume_file'];
   if (path.startsWith('/v1/volumes/{id}')) return ['create_volume'];
+  if (path.includes('{preview_id}')) return ['create_sandbox', 'create_sandbox_preview'];
   if (path.includes('/files')) return ['create_sandbox', 'write_sandbox_file_by_name'];
   if (path.startsWith('/v1/keys/{id}')) return ['create_key'];
   if (path.startsWith('/v1/webhooks/')) return ['create_webhook'];

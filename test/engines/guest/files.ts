@@ -222,7 +222,10 @@ export function fileTests(open: () => Promise<GuestTarget>): void {
         errorOf(other.copy(`${directory}/huge`, `${directory}/huge-${i}`)),
       );
       other.end();
-      expect(new Set(await Promise.all(copies))).toEqual(new Set(['ECANCELED']));
+      // On a busy machine the first of them may be complete before the end arrives.
+      const outcomes = await Promise.all(copies);
+      expect(outcomes).toContain('ECANCELED');
+      expect(outcomes.filter((outcome) => outcome !== 'ECANCELED' && outcome !== 'no error')).toEqual([]);
       await sh(guest, `rm ${directory}/huge*`);
     });
   });
