@@ -105,7 +105,8 @@ describe('a client of HTTP/2', () => {
     expect(await ask({ ':authority': authority, host: authority })).toBe(200);
     expect(await ask({ ':authority': authority, host: 'evil.example' })).toBe(400);
     expect(await ask({ ':authority': 'evil.example' })).toBe(421);
-    expect(await ask({ ':authority': `user@${authority}` })).toBe(421);
+    // The HTTP/2 of Node 24 refuses it itself.
+    expect([421, 'reset']).toContain(await ask({ ':authority': `user@${authority}` }));
     expect(await ask({ ':authority': authority, ':method': 'TRACE' })).toBe(501);
     expect(await ask({ ':authority': authority, ':method': 'trace' })).toBe(501);
     for (const odd of [
