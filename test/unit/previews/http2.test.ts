@@ -1,12 +1,16 @@
 import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   connect,
+  constants,
   createServer,
   type ClientHttp2Session,
+  type ClientHttp2Stream,
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
 } from 'node:http2';
 import { createServer as createHttp1 } from 'node:http';
+import { connect as connectTcp, type AddressInfo } from 'node:net';
 import { request as httpsRequest } from 'node:https';
 import type { IncomingMessage } from 'node:http';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -206,5 +210,34 @@ describe('gRPC', () => {
     const previews = await startPreviews(echo(), { certificate: certificate() });
     const { headers } = await get(open(previews), grpc(previews), 'x');
     expect(headers[':status']).toBe(502);
+  });
+
+  it('survives clients that go, or reset their calls, while the port opens', async () => {
+    let opened = 0;
+    const sandbox = createServer();
+    const previews = await startPreviews(sandbox, {
+      certificate: certificate(),
+      async openPort() {
+        await delay(100);
+        const socket = connectTcp((sandbox.address() as AddressInfo).port, '127.0.0.1');
+        socket.on('error', () => undefined);
+        opened += 1;
+        return socket;
+      },
+    });
+    const ways: ((session: ClientHttp2Session, call: ClientHttp2Stream) => void)[] = [
+      (session) => session.goaway(constants.NGHTTP2_PROTOCOL_ERROR),
+      (session) => session.destroy(),
+      (_session, call) => call.close(constants.NGHTTP2_CANCEL),
+    ];
+    for (const [index, leave] of ways.entries()) {
+      const session = open(previews);
+      const call = session.request(grpc(previews), { endStream: false });
+      call.on('error', () => undefined);
+      await until(() => previews.meters.open === 1);
+      leave(session, call);
+      await until(() => opened === index + 1 && previews.meters.open === 0);
+    }
+    expect(previews.meters.outcomes).toHaveLength(ways.length);
   });
 });
