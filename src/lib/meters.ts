@@ -12,6 +12,8 @@ export interface Meters {
   previewMoved(direction: 'in' | 'out', bytes: number): void;
   /** `change`: 1 or -1. */
   previewOpened(kind: 'request' | 'upgraded', change: number): void;
+  /** `outcome`: `running`, or why requests got no running sandbox. `seconds`: since the first one that waits. */
+  previewWoken(outcome: string, seconds: number): void;
   /** `signal`: spans or logs. */
   telemetryExported(signal: string, outcome: 'exported' | 'dropped' | 'failed', items: number): void;
 }
@@ -26,5 +28,6 @@ export const NO_METERS: Meters = {
   previewAnswered: drop,
   previewMoved: drop,
   previewOpened: drop,
+  previewWoken: drop,
   telemetryExported: drop,
 };

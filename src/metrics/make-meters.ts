@@ -65,6 +65,13 @@ export function makeMeters({ Counter, Gauge, Histogram }: Library, registry: Reg
     labelNames: ['kind'],
     registers,
   });
+  const wakes = new Histogram({
+    name: 'sandkeep_preview_wake_duration_seconds',
+    help: 'Time from the first request to a preview of a sandbox that does not run until it runs, or the requests are refused. All requests that wait for a start are one. The outcome is running, the reason of a refusal, left or failed.',
+    labelNames: ['outcome'],
+    buckets: START_SECONDS,
+    registers,
+  });
   const exports = new Counter({
     name: 'sandkeep_telemetry_items_total',
     help: 'Spans and log lines for the collector, by outcome: exported, dropped, failed.',
@@ -85,6 +92,7 @@ export function makeMeters({ Counter, Gauge, Histogram }: Library, registry: Reg
     },
     previewMoved: (direction, bytes) => moved.inc({ direction }, bytes),
     previewOpened: (kind, change) => open.inc({ kind }, change),
+    previewWoken: (outcome, seconds) => wakes.observe({ outcome }, seconds),
     telemetryExported: (signal, outcome, items) => exports.inc({ signal, outcome }, items),
   };
 }

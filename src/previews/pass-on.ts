@@ -3,10 +3,11 @@ import { NotRunningError } from '../sandboxes/ports/not-running.js';
 import { PortRefusedError } from '../sandboxes/ports/guest-stream.js';
 import type { Exchange } from './proxy/exchange.js';
 import type { PreviewWaker } from './types.js';
+import { asleep } from './wake/refusals.js';
 import type { ServerWaits } from './wake/server-waits.js';
 
 /**
- * Forwards a request, after the start of its sandbox where the preview wakes it. Throws an ApiError when no answer has
+ * Forwards a request, after the start of its sandbox where requests wake it. Throws an ApiError when no answer has
  * begun.
  */
 export async function passOn(
@@ -17,20 +18,25 @@ export async function passOn(
 ): Promise<void> {
   const { target, response } = exchange;
   try {
-    if (!waker || !target.wakes) return await forward();
-    if (target.status !== 'running') return await wakeAndForward(exchange, waker, servers, forward);
+    if (!waker) return await forward();
+    if (target.wakes && target.status !== 'running') {
+      return await wakeAndForward(exchange, waker, servers, forward);
+    }
     try {
       return await forward();
     } catch (error) {
       if (response.headersSent) throw error;
       // Without a connection no byte of the body was read, so the request can be forwarded again.
-      if (error instanceof PortRefusedError) return await forwardLater(exchange, waker, servers, forward);
-      // The stored status was older than the end of the run.
+      if (error instanceof PortRefusedError && target.wakes) {
+        return await forwardLater(exchange, waker, servers, forward);
+      }
+      // The stored status was older than the end of the run, or requests do not start this sandbox. They may wait for
+      // a start by the API.
       if (error instanceof NotRunningError) return await wakeAndForward(exchange, waker, servers, forward);
       throw error;
     }
   } catch (error) {
-    throw refusalOf(error);
+    throw refusalOf(error, target.wakes);
   }
 }
 
@@ -67,11 +73,9 @@ async function forwardLater(
   if (!response.destroyed) await forward();
 }
 
-function refusalOf(error: unknown): ApiError {
+function refusalOf(error: unknown, wakes: boolean): ApiError {
   if (error instanceof ApiError) return error;
-  if (error instanceof NotRunningError) {
-    return new ApiError('not_ready', error.message, null, { headers: { 'retry-after': '5' }, cause: error });
-  }
+  if (error instanceof NotRunningError) return asleep(wakes ? 'stopped' : 'not_allowed');
   if (error instanceof PortRefusedError) {
     return new ApiError('no_answer_of_sandbox', error.message, null, { cause: error });
   }

@@ -1,6 +1,8 @@
 import { request as httpRequest } from 'node:http';
 import { once } from 'node:events';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
 import { TrustedProxies } from '../../src/http/client-address.js';
 import { NO_METERS } from '../../src/lib/meters.js';
 import { microsOf } from '../../src/lib/instant.js';
@@ -22,11 +24,17 @@ import { startTestService, type TestService } from '../support/service.js';
 
 /** Listens at once. */
 const SERVER = 'echo hello > /tmp/index.html; exec busybox httpd -f -p 8000 -h /tmp';
-/** Answers an upgrade, and then each line with itself. */
-const ECHO = `exec busybox nc -ll -p 8000 -e sh -c '
-while read -r line; do [ "\${#line}" -le 1 ] && break; done
-printf "HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: echo\\r\\n\\r\\n"
-exec cat'`;
+/** Accepts a WebSocket, and sends the message "woken". */
+const SOCKET = `exec busybox nc -ll -p 8000 -e sh -c '
+while read -r line; do
+  line="\${line%?}"
+  case "$line" in "") break ;; [Ss]ec-[Ww]eb[Ss]ocket-[Kk]ey:*) key="\${line#*: }" ;; esac
+done
+sum=$(printf %s258EAFA5-E914-47DA-95CA-C5AB0DC85B11 "$key" | busybox sha1sum)
+accept=$(printf %s "\${sum%% *}" | busybox xxd -r -p | busybox base64)
+printf "HTTP/1.1 101 Switching Protocols\\r\\nConnection: Upgrade\\r\\nUpgrade: websocket\\r\\n"
+printf "Sec-WebSocket-Accept: %s\\r\\n\\r\\n\\201\\005woken" "$accept"
+exec cat >/dev/null'`;
 
 describeDocker('a sandbox that wakes on request', () => {
   let service: TestService;
@@ -185,17 +193,30 @@ describeDocker('a sandbox that wakes on request', () => {
     },
   );
 
-  test('takes an upgrade that waited for it', async () => {
-    const id = await asleep('socket', ECHO);
+  test('takes a WebSocket that waited for it', async () => {
+    const id = await asleep('socket', SOCKET);
     const host = hosts.originOf({ port: 8000, sandboxId: id }).slice('http://'.length);
-    const headers = { host, connection: 'Upgrade', upgrade: 'echo' };
-    const sent = httpRequest({ host: '127.0.0.1', port, agent: false, headers });
-    sent.end();
-    const [, socket] = await once(sent, 'upgrade');
-    socket.write('woken\n');
-    const [line] = await once(socket, 'data');
-    expect(String(line)).toBe('woken\n');
-    socket.destroy();
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/`, { headers: { host } });
+    const [message] = await once(socket, 'message');
+    expect(String(message)).toBe('woken');
+    socket.terminate();
+  });
+
+  test('says of one that requests do not start who can, and lets requests wait while it starts', async () => {
+    const id = await asleep('plain', SERVER, { wake_on_request: false });
+    const refusal = await ask(id, { prefer: 'wait=20' });
+    expect([refusal.status, refusal.headers['retry-after'], JSON.parse(refusal.text).error]).toMatchObject([
+      503,
+      undefined,
+      { code: 'sandbox_not_running', details: { reason: 'not_allowed' } },
+    ]);
+    const visit = await ask(id, { accept: 'text/html' });
+    expect([visit.status, visit.text]).toEqual([503, expect.stringContaining('Its owner can.')]);
+    expect(await runsOf(id)).toEqual([]);
+    // The refusal is kept for a second.
+    await pause(1_000);
+    await client.post(`/v1/sandboxes/${id}/start`, {});
+    expect((await ask(id, { prefer: 'wait=60' })).text).toBe('hello\n');
   });
 
   test('scales to zero and back, and each run is billed from its start to its end', async () => {

@@ -15,8 +15,9 @@ export const REASON_HEADER = 'sandkeep-reason';
  */
 const MESSAGES: Record<AsleepReason, string> = {
   starting: 'the sandbox is starting: repeat the request, or send "Prefer: wait=30" to wait',
-  stopped: 'the sandbox was stopped while it started: repeat the request to start it',
-  not_allowed: 'the sandbox does not run, and requests do not start it',
+  stopped: 'the sandbox was stopped meanwhile: repeat the request to start it',
+  not_allowed:
+    'the sandbox does not run, and requests do not start it: its owner can start it, or set lifecycle.wake_on_request',
   stopped_by_caller:
     'the sandbox was stopped, and requests of open pages do not start it: load the page again',
   secret_violation: 'the sandbox was stopped because it misused a secret: its owner can start it',

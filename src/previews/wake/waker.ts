@@ -4,7 +4,7 @@ import { Slots, type SlotLimits } from '../../fairness/slots.js';
 import { ApiError } from '../../http/errors.js';
 import { addMillis } from '../../lib/instant.js';
 import { sleep } from '../../lib/sleep.js';
-import { wakeSandbox, WakeRefusedError } from '../../sandboxes/lifecycle/wake.js';
+import { wakeSandbox, WakeRefusedError, type WakeStatus } from '../../sandboxes/lifecycle/wake.js';
 import { extendWanted } from '../../runs/queries.js';
 import { getWakeState } from './queries.js';
 import { asleep, endedReason } from './refusals.js';
@@ -31,6 +31,8 @@ export const WAKE_LIMITS = {
 };
 /** A run without a place ends so long after the latest request that waited for it. */
 const WANTED_MS = 60_000;
+/** A page that waits asks again at once, and programs after a second. They join the attempt that they began. */
+const LINGER_MS = 5_000;
 /** Requests within this time get the refusal of an earlier one: each start locks the row of the sandbox. */
 const REFUSED_MS = 1_000;
 const MOST_REFUSALS = 10_000;
@@ -39,12 +41,15 @@ const LOOK_EVERY_MS = 15_000;
 /** The processor time of a start, which is charged to the organization. */
 const START_MS = 10;
 
+/** `already`: the sandbox ran before the attempt. `left`: nobody waits any more. */
+type Outcome = 'running' | 'already' | 'left';
+
 /** A start that requests of this process wait for. */
 interface Attempt {
   /** Resolves when the start is admitted. */
-  admitted: Promise<void>;
-  /** Resolves when the sandbox runs. */
-  running: Promise<void>;
+  admitted: Promise<unknown>;
+  /** Resolves when the sandbox runs, and also when nobody waits for it any more. */
+  running: Promise<Outcome>;
   waiting: number;
   /** On the clock of `performance.now`. */
   wantedUntil: number;
@@ -86,7 +91,7 @@ export class Waker {
     sleeper: Sleeper,
     isBackground: boolean,
     until: number,
-    work: (attempt: Attempt) => Promise<void>,
+    work: (attempt: Attempt) => Promise<unknown>,
   ): Promise<void> {
     // A page that is open already may be refused while others are not.
     const key = `${sleeper.sandboxId} ${isBackground}`;
@@ -101,7 +106,7 @@ export class Waker {
         await work(attempt);
       } finally {
         attempt.waiting -= 1;
-        if (attempt.waiting === 0) attempt.left.abort();
+        if (attempt.waiting === 0) this.endSoon(attempt);
       }
     } finally {
       release();
@@ -123,8 +128,11 @@ export class Waker {
 
   private start(key: string, sleeper: Sleeper, isBackground: boolean): Attempt {
     const left = new AbortController();
+    const began = performance.now();
     const admitted = this.admit(sleeper, isBackground);
-    const running = admitted.then(() => this.untilRunning(sleeper, left.signal));
+    const running = admitted.then((status) =>
+      status === 'running' ? 'already' : this.untilRunning(sleeper, left.signal),
+    );
     const attempt: Attempt = {
       admitted,
       running,
@@ -134,50 +142,65 @@ export class Waker {
     };
     this.attempts.set(key, attempt);
     admitted.catch((error: unknown) => this.refuse(key, error));
-    const over = () => {
+    const forget = () => {
       if (this.attempts.get(key) === attempt) this.attempts.delete(key);
     };
     // Later requests begin again when nobody is left here.
-    left.signal.addEventListener('abort', over, { once: true });
-    running.then(over, over);
+    left.signal.addEventListener('abort', forget, { once: true });
+    const over = (outcome: string) => {
+      forget();
+      if (outcome !== 'already') {
+        this.ctx.meters.previewWoken(outcome, (performance.now() - began) / 1_000);
+      }
+    };
+    running.then(over, (error: unknown) => over(reasonOf(error)));
     return attempt;
   }
 
-  private async admit(sleeper: Sleeper, isBackground: boolean): Promise<void> {
+  private endSoon(attempt: Attempt): void {
+    const end = () => {
+      if (attempt.waiting === 0) attempt.left.abort();
+    };
+    if (this.ctx.stopping.aborted) end();
+    else setTimeout(end, LINGER_MS).unref();
+  }
+
+  private async admit(sleeper: Sleeper, isBackground: boolean): Promise<WakeStatus> {
     const { orgId } = sleeper;
     const ctx = this.contextOf(orgId);
     await this.ctx.pace.rest(orgId, START_MS, this.ctx.stopping);
     const wantedUntil = addMillis(this.ctx.now(), WANTED_MS);
-    await wakeSandbox(ctx, { ...sleeper, isBackground, wantedUntil }).catch((error: unknown) => {
+    return wakeSandbox(ctx, { ...sleeper, isBackground, wantedUntil }).catch((error: unknown) => {
       throw refusalOf(error);
     });
   }
 
-  /** Resolves when it runs, and also when nobody waits for it any more. */
-  private async untilRunning({ orgId, sandboxId }: Sleeper, left: AbortSignal): Promise<void> {
+  private async untilRunning({ orgId, sandboxId }: Sleeper, left: AbortSignal): Promise<Outcome> {
+    const { stopping } = this.ctx;
     const { reads } = this.contextOf(orgId);
     let changed = new AbortController();
     const unsubscribe = this.ctx.changes.subscribe(sandboxId, () => changed.abort());
     try {
-      while (!left.aborted) {
+      while (!left.aborted && !stopping.aborted) {
         changed = new AbortController();
         const state = await getWakeState(reads, orgId, sandboxId);
         if (!state) throw new ApiError('sandbox_not_found');
         const { status, will_start: willStart, stop_reason: reason } = state;
-        if (status === 'running') return;
+        if (status === 'running') return 'running';
         if (status !== 'starting' && !willStart) {
           throw asleep(status === 'stopping' ? 'stopped' : endedReason(reason));
         }
-        await sleep(LOOK_EVERY_MS, AbortSignal.any([changed.signal, left]));
+        await sleep(LOOK_EVERY_MS, AbortSignal.any([changed.signal, left, stopping]));
       }
+      return 'left';
     } finally {
       unsubscribe();
     }
   }
 
-  /** A start without a place must not end while a request that joined it later still waits. */
+  /** A start without a place must not end while a request that joined it later waits, or asks again. */
   private extend(attempt: Attempt, { orgId, sandboxId }: Sleeper, until: number): void {
-    if (until <= attempt.wantedUntil) return;
+    if (until <= attempt.wantedUntil - WANTED_MS / 2) return;
     attempt.wantedUntil = until + WANTED_MS;
     const wanted = addMillis(this.ctx.now(), attempt.wantedUntil - performance.now());
     attempt.admitted
@@ -216,8 +239,14 @@ function refusalOf(error: unknown): unknown {
   }
 }
 
+/** For metrics: a closed list of words. */
+function reasonOf(error: unknown): string {
+  const isRefusal = error instanceof ApiError && error.kind === 'sandbox_not_running';
+  return isRefusal ? String(error.details?.['reason']) : 'failed';
+}
+
 /** Settles with `promise`, or rejects when the time is up or with the reason of the signal. */
-async function inTime(promise: Promise<void>, until: number, signal: AbortSignal): Promise<void> {
+async function inTime(promise: Promise<unknown>, until: number, signal: AbortSignal): Promise<void> {
   setMaxListeners(0, signal);
   signal.throwIfAborted();
   let timer: NodeJS.Timeout | undefined;

@@ -24,6 +24,8 @@ export interface WakeRequest {
   wantedUntil: Instant;
 }
 
+export type WakeStatus = 'running' | 'starting';
+
 /** Why a request does not start a sandbox. */
 export type WakeRefusal = 'not_allowed' | 'stopped_by_caller' | 'secret_violation' | 'starts_fail';
 
@@ -52,10 +54,7 @@ const BLAMELESS = new Set(['no_room_in_time', 'worker_removed', 'lost', 'cancell
  * Starts a sandbox for a request to its preview, or joins a start in flight; several processes start it once. Returns
  * its status. Throws WakeRefusedError, or the ApiError of a start.
  */
-export async function wakeSandbox(
-  ctx: Context,
-  request: WakeRequest,
-): Promise<'running' | 'starting' | 'stopping'> {
+export async function wakeSandbox(ctx: Context, request: WakeRequest): Promise<WakeStatus> {
   const { orgId, sandboxId, isBackground, wantedUntil, previewId } = request;
   const caller = { orgId, actor: PREVIEW_WAKE, access: FULL_ACCESS };
   const cause: RunCause = { reason: 'preview_request', preview_id: previewId };

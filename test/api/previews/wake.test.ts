@@ -141,6 +141,24 @@ describe('a request to a sandbox that sleeps', () => {
     expect((await client.get(path)).body.status).toBe('running');
   });
 
+  test('is measured: a start for all that wait and ask again, and the reason of a refusal', async () => {
+    const { service, client } = await scene({ simulated: { startMs: 300 } });
+    const seen: [string, number][] = [];
+    const previewWoken = (outcome: string, seconds: number) => void seen.push([outcome, seconds]);
+    const waker = new Waker({ ...service.ctx, meters: { ...service.ctx.meters, previewWoken } });
+    const sleeper = await asleep(client, 'web');
+    // A page and programs get an answer at once, and ask again.
+    await waker.begin(sleeper);
+    await waker.begin(sleeper);
+    await Promise.all([waker.wait(sleeper, patience()), waker.wait(sleeper, patience())]);
+    expect(seen).toEqual([['running', expect.any(Number)]]);
+    expect(seen[0]![1]).toBeGreaterThan(0.2);
+    // The stored status was older: nothing had to start.
+    await waker.wait(sleeper, patience());
+    await reasonOf(waker.wait(await asleep(client, 'plain', {}), patience()));
+    expect(seen.slice(1).map(([outcome]) => outcome)).toEqual(['not_allowed']);
+  });
+
   test('starts nothing without the field, nor after a violation of a secret', async () => {
     const { service, client, waker } = await scene();
     const plain = await asleep(client, 'plain', {});
