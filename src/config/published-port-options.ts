@@ -18,7 +18,7 @@ export const PUBLISHED_PORT_OPTIONS = {
       canonicalAddress(text) === text ? text : undefined,
     ),
     description:
-      'addresses of the machine that sandboxes may publish ports on, besides loopback; 0.0.0.0: each of IPv4',
+      'addresses of the machine that sandboxes may publish ports on, besides loopback other than 127.0.0.1 and ::1, whose ports get cookies of localhost; 0.0.0.0: each of IPv4',
     default: [],
     setting: true,
   },

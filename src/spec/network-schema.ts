@@ -2,6 +2,9 @@
 import { Type, type Static } from 'typebox';
 import { Int32, Int64, Named, Nullable, Words } from '../http/schema.js';
 
+/** A loopback address that no host name of a browser stands for. */
+export const DEFAULT_BIND = '127.0.0.2';
+
 const protocol = Type.Optional(
   Words(['tcp', 'udp'], {
     title: 'PortProtocol',
@@ -21,8 +24,9 @@ export const PortToPublish = Named(
     ),
     host_bind: Type.Optional(
       Type.String({
-        default: '127.0.0.1',
-        description: 'The address on the host: a loopback address, or one of `--published-addresses`.',
+        default: DEFAULT_BIND,
+        description:
+          'The address on the host: a loopback address other than 127.0.0.1 and ::1, or one of `--published-addresses`.',
       }),
     ),
     protocol,
@@ -36,7 +40,7 @@ export const PublishedPort = Named(
   {
     guest_port: Int32({ description: 'The port in the guest.' }),
     host_port: Int32({ description: 'The port on the host. The sandbox keeps it until it is deleted.' }),
-    host_bind: Type.String({ description: 'The address on the host, such as `127.0.0.1`.' }),
+    host_bind: Type.String({ description: 'The address on the host, such as `127.0.0.2`.' }),
     protocol,
   },
   'A port of the guest that is reached through the host.',

@@ -1,8 +1,9 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import { CidrSet } from '../lib/cidr.js';
-import type { PortToPublish, PublishedPort } from './network-schema.js';
+import { DEFAULT_BIND, type PortToPublish, type PublishedPort } from './network-schema.js';
 
-const DEFAULT_BIND = '127.0.0.1';
+/** Those of `localhost` and of each name below it. */
+const NAMED_LOOPBACK = new Set(['127.0.0.1', '::1']);
 const LOOPBACK = new CidrSet(['127.0.0.0/8', '::1']);
 const EVERY_ADDRESS = new Set(['0.0.0.0', '::']);
 
@@ -16,6 +17,14 @@ export function canonicalAddress(text: string): string | undefined {
 
 export function isLoopback(address: string): boolean {
   return LOOPBACK.includes(address);
+}
+
+/**
+ * Whether browsers find `localhost` and the names below it at this address. They send cookies to every port of a host
+ * name, so a program on a port there gets those of the console and of previews.
+ */
+export function isLocalhost(address: string): boolean {
+  return NAMED_LOOPBACK.has(address);
 }
 
 /** `host_port` 0: none is chosen yet. */

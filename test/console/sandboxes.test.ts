@@ -244,8 +244,8 @@ describeBrowser('the page Sandboxes', () => {
     });
     expect(JSON.stringify(body)).not.toContain('hidden');
     const [port] = body.spec.network.ports;
-    expect(port).toMatchObject({ guest_port: 53, host_bind: '127.0.0.1', protocol: 'udp' });
-    const shown = page.getByText(`127.0.0.1:${port.host_port} leads to udp port 53`);
+    expect(port).toMatchObject({ guest_port: 53, host_bind: '127.0.0.2', protocol: 'udp' });
+    const shown = page.getByText(`127.0.0.2:${port.host_port} leads to udp port 53`);
     await shown.waitFor();
     await create('other');
     await page.goto('/console/');

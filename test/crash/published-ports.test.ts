@@ -26,7 +26,7 @@ describeDocker('published ports after the engine was killed', () => {
       return spawnSync('nsenter', [`--net=/proc/${pid}/ns/net`, ...command], options).stdout;
     }
     const answers = (port: number) =>
-      beside('busybox', 'nc', '-w', '2', '127.0.0.1', `${port}`).includes('reached');
+      beside('busybox', 'nc', '-w', '2', '127.0.0.2', `${port}`).includes('reached');
     const openLoopback = () => beside('ip', 'link', 'set', 'lo', 'up');
     const settled = async (port: number, open: boolean) =>
       untilValue(

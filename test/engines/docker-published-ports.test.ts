@@ -46,7 +46,7 @@ describeDocker('published ports of docker sandboxes', () => {
       makeImage();
       makeWorld({ hasMetadata: false });
       // The least protected installation: policies may open the machine.
-      service = await startWith({ allow: ['host'], publishedAddresses: [NEAR] });
+      service = await startWith({ allow: ['host'], publishedAddresses: [NEAR, '::1'] });
       client = await service.newOrg();
     });
     afterAll(async () => {
@@ -77,7 +77,7 @@ describeDocker('published ports of docker sandboxes', () => {
         { guest_port: 8080, host_bind: '::1' },
       ]);
       const [port, port6] = published as [number, number];
-      await expectAnswers('127.0.0.1', port);
+      await expectAnswers('127.0.0.2', port);
       await expectAnswers('::1', port6);
       const neighbour = await create('neighbour', [], { policy: EVERYTHING });
       const machine = Object.values(networkInterfaces())
@@ -85,7 +85,7 @@ describeDocker('published ports of docker sandboxes', () => {
         .filter(({ family, internal }) => family === 'IPv4' && !internal)
         .map(({ address }) => address);
       expect(machine).toContain(await gatewayOf(id));
-      for (const address of [...machine, '127.0.0.1'])
+      for (const address of [...machine, '127.0.0.2'])
         for (const each of [neighbour.id, id])
           expect(await reaches(each, address, port), address).toBe(false);
       const own = await addressOf(id);
@@ -112,7 +112,7 @@ describeDocker('published ports of docker sandboxes', () => {
         (found) => found,
       );
       expect(outsideReaches(NEAR, denying.port)).toBe(false);
-      expect(await answers('127.0.0.1', open.port)).toBe(false);
+      expect(await answers('127.0.0.2', open.port)).toBe(false);
       // The guest's address has no way in that the policy does not have.
       expect(outsideReaches(await addressOf(denying.id), 8080)).toBe(false);
     });
@@ -124,7 +124,7 @@ describeDocker('published ports of docker sandboxes', () => {
       const inside = `--net=/proc/${await pidOf(id)}/ns/net`;
       const program = spawn('nsenter', [inside, process.execPath, '-e', echo], { stdio: 'ignore' });
       const socket = createSocket('udp4').on('error', () => undefined);
-      const asking = setInterval(() => socket.send('reached', port, '127.0.0.1'), 100);
+      const asking = setInterval(() => socket.send('reached', port, '127.0.0.2'), 100);
       try {
         const [answer] = (await once(socket, 'message')) as [Buffer];
         expect(answer.toString()).toBe('reached');
@@ -141,19 +141,19 @@ describeDocker('published ports of docker sandboxes', () => {
         { direction: 'ingress', destination: { group: 'host' }, action: 'allow' },
       ];
       const { port } = await create('gated', [{ guest_port: 8080 }], { policy: { rules } });
-      await expectAnswers('127.0.0.1', port);
+      await expectAnswers('127.0.0.2', port);
     });
 
     test('close with the run, come back with the next, and go with the sandbox', async () => {
       const { id, port } = await create('again', [{ guest_port: 8080 }]);
       await client.post(`/v1/sandboxes/${id}/stop`, undefined, { wait_for: 'stopped' });
       await until(
-        () => answers('127.0.0.1', port),
+        () => answers('127.0.0.2', port),
         (open) => !open,
       );
       const start = async () => client.post(`/v1/sandboxes/${id}/start`, undefined, { wait_for: 'running' });
       expect((await start()).body.spec.network.ports[0].host_port).toBe(port);
-      await expectAnswers('127.0.0.1', port);
+      await expectAnswers('127.0.0.2', port);
       // As after a restart of the engine.
       await docker.getContainer(`sandkeep-net-${id}`).kill();
       await until(
@@ -161,23 +161,23 @@ describeDocker('published ports of docker sandboxes', () => {
         (status) => status === 'stopped' || status === 'failed',
       );
       await start();
-      await expectAnswers('127.0.0.1', port);
+      await expectAnswers('127.0.0.2', port);
       await client.delete(`/v1/sandboxes/${id}`);
       await until(
         () => holderOf(id),
         (holder) => holder === undefined,
       );
-      expect(await answers('127.0.0.1', port)).toBe(false);
+      expect(await answers('127.0.0.2', port)).toBe(false);
       // At once: another sandbox waits while the engine still has the port.
       const { id: second } = await create('first-holder', [{ guest_port: 8080, host_port: port }]);
       await client.delete(`/v1/sandboxes/${second}`);
       await create('second-holder', [{ guest_port: 8080, host_port: port }]);
-      await expectAnswers('127.0.0.1', port);
+      await expectAnswers('127.0.0.2', port);
     });
 
     test('fail the start with the reason while another program has one, and the next start tries again', async () => {
       const program = createServer();
-      program.listen(0, '127.0.0.1');
+      program.listen(0, '127.0.0.2');
       await once(program, 'listening');
       const { port } = program.address() as { port: number };
       const settings = service.ctx.settings as { publishedPorts: readonly string[] };
@@ -188,12 +188,12 @@ describeDocker('published ports of docker sandboxes', () => {
       const { body } = await client.post('/v1/sandboxes', request, { start: true });
       const failed = await untilStatus(client, body.id, 'failed');
       expect(failed.body.last_failure_message).toContain(
-        `another program of the machine has the port 127.0.0.1:${port} of network.ports`,
+        `another program of the machine has the port 127.0.0.2:${port} of network.ports`,
       );
       program.close();
       const again = await client.post(`/v1/sandboxes/${body.id}/start`, undefined, { wait_for: 'running' });
       expect(again.body.status, again.text).toBe('running');
-      await expectAnswers('127.0.0.1', port);
+      await expectAnswers('127.0.0.2', port);
     });
 
     test("are published on the operator's own network, also by its IPv6", async () => {
@@ -201,13 +201,13 @@ describeDocker('published ports of docker sandboxes', () => {
       const name = `sandkeep-test-${unique}`;
       const IPAM = { Config: [{ Subnet: `fd5b:4e:${unique}::/64` }] };
       const network = await docker.createNetwork({ Name: name, EnableIPv6: true, IPAM });
-      const own = await startWith({ network: name });
+      const own = await startWith({ network: name, publishedAddresses: ['::1'] });
       const tenant = await own.newOrg();
       try {
         const ports = [{ guest_port: 8080 }, { guest_port: 8080, host_bind: '::1' }];
         const rules = [{ direction: 'ingress', destination: { group: 'host' }, action: 'allow' }];
         const { published } = await create('there', ports, { policy: { rules } }, tenant);
-        await expectAnswers('127.0.0.1', published[0]!);
+        await expectAnswers('127.0.0.2', published[0]!);
         await expectAnswers('::1', published[1]!);
       } finally {
         await end(own, tenant);
@@ -235,11 +235,11 @@ describeDocker('published ports of docker sandboxes', () => {
         const { body: second } = await by().post('/v1/sandboxes', request, { start: true });
         kill('SIGKILL', served.pid);
         await served.exited;
-        await expectAnswers('127.0.0.1', first.port);
+        await expectAnswers('127.0.0.2', first.port);
         served = await serve();
         const { body } = await untilStatus(by(), second.id, 'running');
         const ports = [first.port, body.spec.network.ports[0].host_port as number];
-        for (const port of ports) await expectAnswers('127.0.0.1', port);
+        for (const port of ports) await expectAnswers('127.0.0.2', port);
         for (const id of [first.id, second.id]) {
           await by().delete(`/v1/sandboxes/${id}`);
           await until(
@@ -247,7 +247,7 @@ describeDocker('published ports of docker sandboxes', () => {
             (holder) => holder === undefined,
           );
         }
-        for (const port of ports) expect(await answers('127.0.0.1', port)).toBe(false);
+        for (const port of ports) expect(await answers('127.0.0.2', port)).toBe(false);
         expect((await by().get('/v1/quotas')).body.published_ports).toBe(0);
         await stop(served);
       } finally {

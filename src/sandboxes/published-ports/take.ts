@@ -6,8 +6,8 @@ import type { Sql } from '../../db/pool.js';
 import { ApiError } from '../../http/errors.js';
 import { portRange } from '../../lib/port-ranges.js';
 import type { Settings } from '../../settings.js';
-import type { PublishedPort } from '../../spec/network-schema.js';
-import { isLoopback, sharePorts, withDefaults } from '../../spec/published-port.js';
+import { DEFAULT_BIND, type PublishedPort } from '../../spec/network-schema.js';
+import { isLocalhost, isLoopback, sharePorts, withDefaults } from '../../spec/published-port.js';
 import { refuse } from '../../spec/refuse.js';
 import type { CreateSandboxRequest } from '../../spec/specification.js';
 import { holderOf, takenHostPorts } from './queries.js';
@@ -24,10 +24,15 @@ export function checkPublished(
     const path = `network.ports[${index}]`;
     const { host_bind: bind, host_port: port } = withDefaults(asked);
     if (ranges.length === 0) refuse('network.ports', 'the operator lets no sandbox publish a port');
+    if (isLocalhost(bind) && !publishedAddresses.includes(bind))
+      refuse(
+        `${path}.host_bind`,
+        `browsers send the cookies of the console and of previews on localhost to every port of ${bind}: leave host_bind out to get ${DEFAULT_BIND}, or ask the operator to allow ${bind} with --published-addresses`,
+      );
     if (!isLoopback(bind) && !publishedAddresses.includes(bind))
       refuse(
         `${path}.host_bind`,
-        `the operator lets sandboxes publish ports on ${['loopback addresses', ...publishedAddresses].join(', ')} alone`,
+        `the operator lets sandboxes publish ports on ${['loopback addresses such as 127.0.0.2', ...publishedAddresses].join(', ')} alone`,
       );
     if (port !== 0 && !ranges.some(({ start, end }) => start <= port && port <= end))
       refuse(

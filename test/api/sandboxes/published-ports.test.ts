@@ -37,7 +37,10 @@ test('shows the ports of the host at once, keeps them across runs, and releases 
     '/v1/sandboxes',
     smallRequest('kept', {
       network: {
-        ports: [{ guest_port: 80 }, { guest_port: 53, host_port: 8080, protocol: 'udp', host_bind: '::1' }],
+        ports: [
+          { guest_port: 80 },
+          { guest_port: 53, host_port: 8080, protocol: 'udp', host_bind: '127.0.0.3' },
+        ],
       },
     }),
     { start: true, wait_for: 'running' },
@@ -47,11 +50,11 @@ test('shows the ports of the host at once, keeps them across runs, and releases 
   expect(chosen).toEqual({
     guest_port: 80,
     host_port: expect.any(Number),
-    host_bind: '127.0.0.1',
+    host_bind: '127.0.0.2',
     protocol: 'tcp',
   });
   expect(chosen.host_port === 8080 || (chosen.host_port >= 20_000 && chosen.host_port <= 20_039)).toBe(true);
-  expect(named).toEqual({ guest_port: 53, host_port: 8080, host_bind: '::1', protocol: 'udp' });
+  expect(named).toEqual({ guest_port: 53, host_port: 8080, host_bind: '127.0.0.3', protocol: 'udp' });
   const query = { resource_id: body.id, event_type: 'sandbox_created' };
   const [event] = (await client.get('/v1/events', query)).body.data;
   expect(event.payload.published_ports).toEqual(body.spec.network.ports);
@@ -86,11 +89,11 @@ test('names the holder of a taken port to its own organization alone', async () 
     409,
     {
       code: 'port_taken',
-      message: expect.stringContaining('the sandbox "holder" has tcp port 20001 of 127.0.0.1'),
+      message: expect.stringContaining('the sandbox "holder" has tcp port 20001 of 127.0.0.2'),
       details: {
         field: 'network.ports[0].host_port',
         protocol: 'tcp',
-        host_bind: '127.0.0.1',
+        host_bind: '127.0.0.2',
         host_port: 20_001,
         sandbox_id: holder.id,
         sandbox: 'holder',
@@ -104,7 +107,7 @@ test('names the holder of a taken port to its own organization alone', async () 
   expect((await create('every', [{ ...port, host_bind: '0.0.0.0' }])).body.error.details.sandbox_id).toBe(
     holder.id,
   );
-  for (const more of [{ protocol: 'udp' }, { host_bind: '::1' }, { host_bind: '192.0.2.7' }]) {
+  for (const more of [{ protocol: 'udp' }, { host_bind: '127.0.0.3' }, { host_bind: '192.0.2.7' }]) {
     const { body, status } = await create('beside', [{ ...port, ...more }], {}, other);
     expect([more, status]).toEqual([more, 200]);
     await other.delete(`/v1/sandboxes/${body.id}`);
@@ -188,6 +191,9 @@ describe('refuses', () => {
     ['a port of the machine', [{ guest_port: 80, host_port: 22 }], {}, 'network.ports[0].host_port'],
     ['another address', [{ guest_port: 80, host_bind: '192.0.2.8' }], {}, 'network.ports[0].host_bind'],
     ['every address of IPv6', [{ guest_port: 80, host_bind: '::' }], {}, 'network.ports[0].host_bind'],
+    // Browsers would send the cookies of the console and of previews there.
+    ['localhost', [{ guest_port: 80, host_bind: '127.0.0.1' }], {}, 'network.ports[0].host_bind'],
+    ['localhost of IPv6', [{ guest_port: 80, host_bind: '0::1' }], {}, 'network.ports[0].host_bind'],
     ['a name', [{ guest_port: 80, host_bind: 'localhost' }], {}, 'network.ports[0].host_bind'],
     ['IPv4 in IPv6', [{ guest_port: 80, host_bind: '::ffff:127.0.0.1' }], {}, 'network.ports[0].host_bind'],
     [

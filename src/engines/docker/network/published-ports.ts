@@ -61,6 +61,6 @@ export function explainPort(message: string): string | undefined {
   if (used !== undefined)
     return `another program of the machine has the port ${used} of network.ports: start the sandbox again when the port is free, or create one with another host_port`;
   if (NO_ADDRESS.test(message))
-    return 'the machine does not have an address of network.ports: the operator gives it the addresses of --published-addresses; then start the sandbox again';
+    return 'the machine does not have an address of network.ports: the operator gives it the address, on macOS with "sudo ifconfig lo0 alias 127.0.0.2"; then start the sandbox again';
   return undefined;
 }
