@@ -63,7 +63,7 @@ export class GrpcUpstreams {
       upstream.once('close', () => {
         signal.removeEventListener('abort', abandon);
         if (!response.headersSent) return reject(new ApiError('no_answer_of_sandbox'));
-        if (!response.writableEnded)
+        if (!response.writableEnded && !response.stream.writableEnded)
           response.stream.close(upstream.rstCode || constants.NGHTTP2_INTERNAL_ERROR);
         resolve();
       });
@@ -72,12 +72,18 @@ export class GrpcUpstreams {
         if (!upstream.closed) upstream.close(constants.NGHTTP2_CANCEL);
         resolve();
       });
-      upstream.once('response', (answer, _flags, raw?: string[]) => {
+      upstream.once('response', (answer, flags, raw?: string[]) => {
         try {
-          response.writeHead(
-            Number(answer[':status']),
-            asHttp2(answerHeaders(withoutPseudo(answer, raw), answer, target)),
-          );
+          const headers = asHttp2(answerHeaders(withoutPseudo(answer, raw), answer, target));
+          if (hasNoBody(flags)) {
+            // Clients read the status of a failed call there only if the stream ends with these headers.
+            response.stream.respond(
+              { ...headers, ':status': Number(answer[':status']) },
+              { endStream: true },
+            );
+            return;
+          }
+          response.writeHead(Number(answer[':status']), headers);
         } catch {
           return abandon();
         }
@@ -141,6 +147,11 @@ export class GrpcUpstreams {
       throw error;
     }
   }
+}
+
+/** Whether the headers end the stream of HTTP/2. */
+function hasNoBody(flags: number): boolean {
+  return (flags & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
 }
 
 function withoutPseudo(headers: IncomingHttpHeaders, raw?: string[]): RawHeaders {
