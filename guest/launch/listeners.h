@@ -7,7 +7,19 @@
 #define FIRST_LISTENER 3
 #define LISTENERS 5
 
-/* Opens them as descriptors from FIRST_LISTENER on, which a new program inherits. Returns 0, or a negative errno. */
-long open_listeners(void);
+typedef struct {
+  int listeners[LISTENERS];
+  /* Gives them to the processes of the network namespace. */
+  int socket;
+} Kept;
+
+/* Returns 0, or a negative errno. */
+long open_listeners(Kept *kept);
+
+/* Gives the listeners to each process that asks, until the standard input ends. */
+void hand_out(const Kept *kept);
+
+/* Takes them as descriptors from FIRST_LISTENER on, which a new program inherits. Returns 0, or a negative errno. */
+long take_listeners(void);
 
 #endif

@@ -27,6 +27,8 @@ export class Gateway {
   private readonly acceptor: Acceptor;
   private readonly interceptor: Interceptor;
   private readonly timers: NodeJS.Timeout[];
+  private noteServing: () => void = () => undefined;
+  private readonly mayServe = new Promise<void>((resolve) => (this.noteServing = resolve));
 
   /** `end`: the service is gone, or has broken the protocol. */
   constructor(input: Readable, output: Writable, end: (reason?: string) => void) {
@@ -59,8 +61,10 @@ export class Gateway {
     ];
   }
 
-  /** Serves on listeners that another program has opened. */
-  async listen(descriptors: Descriptors): Promise<void> {
+  /** Serves on listeners that another program has opened, as soon as the service has described its sandboxes. */
+  async serve(descriptors: Descriptors): Promise<void> {
+    this.link.ready();
+    await this.mayServe;
     const answer: AnswerQuery = (...query) => this.names.handle(...query);
     const answerForeign: AnswerQuery = (...query) => this.foreignNames.handle(...query);
     const dns = [serveUdp(answer), serveUdp(answerForeign)] as const;
@@ -76,7 +80,6 @@ export class Gateway {
     dnsTcp[1].listen({ fd: descriptors['foreign-dns-tcp'] });
     connections.listen({ fd: descriptors.connections, backlog: BACKLOG });
     await Promise.all(isListening);
-    this.link.ready();
   }
 
   private apply(message: Settings): void {
@@ -91,6 +94,9 @@ export class Gateway {
         this.acceptor.forget(message.id);
         this.link.flows(this.flows.report(message.id));
         this.table.forget(message.id);
+        return;
+      case 'serve':
+        this.noteServing();
     }
   }
 

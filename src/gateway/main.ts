@@ -31,4 +31,4 @@ process.on('uncaughtException', (error) => {
 });
 
 // The program is one file of a format without await at its top.
-void gateway.listen(descriptors).then(() => (hasStarted = true));
+void gateway.serve(descriptors).then(() => (hasStarted = true));

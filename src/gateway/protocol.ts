@@ -85,6 +85,8 @@ export type ToGateway =
   | { type: 'authority'; authority: Authority }
   | { type: 'sandbox'; sandbox: SandboxSettings }
   | { type: 'forget'; id: string }
+  /** Every sandbox is sent that the service can describe now. Until then queries and connections wait in the kernel. */
+  | { type: 'serve' }
   /** Answers `bind`: the kernel has the addresses now, or they do not fit. */
   | { type: 'bound'; request: number; ok: boolean }
   /** Answers `ask`. Base64. Absent: no name server answered in time. */

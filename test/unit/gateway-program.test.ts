@@ -7,6 +7,7 @@ import { afterEach, expect, it } from 'vitest';
 import { readMessages } from '../../src/gateway/json-lines.js';
 import { LISTENERS, type FromGateway } from '../../src/gateway/protocol.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { sleep } from '../../src/lib/sleep.js';
 import { outcomeOf, SANDBOX, settingsOf } from '../support/gateway-front.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'dist', 'program', 'gateway.cjs');
@@ -40,7 +41,8 @@ async function start(...limit: string[]) {
   );
   // Otherwise this process would accept connections too.
   for (const socket of listeners) socket.close();
-  return { program, messages, dns: dns!, port: connections! };
+  const serve = () => program.stdin!.write('{"type":"serve"}\n');
+  return { program, messages, serve, dns: dns!, port: connections! };
 }
 
 /** Node has no public way to it. */
@@ -69,8 +71,23 @@ it('ends at a broken message, and says why', async () => {
   expect(errors).toBe('gateway: the service sent a wrong message: a line is no JSON\n');
 });
 
+it('lets connections wait until the service has described its sandboxes', async () => {
+  const { program, port, serve } = await start();
+  const policy = { default_egress: 'allow' } as const;
+  const early = connect({ host: '127.0.0.1', port, localAddress: SANDBOX });
+  let isOver = false;
+  const outcome = outcomeOf(early).finally(() => (isOver = true));
+  await once(early, 'connect');
+  program.stdin!.write(`${JSON.stringify({ type: 'sandbox', sandbox: settingsOf(policy) })}\n`);
+  await sleep(200);
+  expect(isOver).toBe(false);
+  serve();
+  expect(await outcome).toEqual({ text: '', end: 'reset' });
+});
+
 it('resets connections of strangers, and those to itself', async () => {
-  const { program, port } = await start();
+  const { program, port, serve } = await start();
+  serve();
   const policy = { default_egress: 'allow' } as const;
   program.stdin!.write(`${JSON.stringify({ type: 'sandbox', sandbox: settingsOf(policy) })}\n`);
   for (const localAddress of ['127.0.0.9', SANDBOX]) {
@@ -80,7 +97,8 @@ it('resets connections of strangers, and those to itself', async () => {
 });
 
 it('lives on when it has no descriptor left', async () => {
-  const { program, dns, port } = await start('prlimit', '--nofile=40');
+  const { program, serve, dns, port } = await start('prlimit', '--nofile=40');
+  serve();
   const open = (position: number) =>
     connect({ host: '127.0.0.1', port: dns, localAddress: `127.0.1.${position}` }).on('error', () => {});
   const idle = Array.from({ length: 60 }, (_, position) => open(position + 1));

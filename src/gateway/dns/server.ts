@@ -55,7 +55,9 @@ export class NameServer {
   /** Answers a message from an address, which the kernel has checked. Undefined: it gets no answer. Never rejects. */
   async handle(message: Buffer, from: string, transport: 'udp' | 'tcp'): Promise<Buffer | undefined> {
     const sandbox = this.table.at(from);
-    const release = sandbox && this.limits.admit(sandbox.settings);
+    // The service does not know its secrets yet. An answer lets musl go on, which waits for one for seconds.
+    if (!sandbox) return failure(message, transport);
+    const release = this.limits.admit(sandbox.settings);
     if (!release) return undefined;
     try {
       const read = readQuery(message);
@@ -190,6 +192,12 @@ export class NameServer {
     }
     return new NameServers(servers);
   }
+}
+
+function failure(message: Buffer, transport: 'udp' | 'tcp'): Buffer | undefined {
+  const read = readQuery(message);
+  if (!read) return undefined;
+  return 'refusal' in read ? read.refusal : encodeReply(read.query, SERVER_FAILURE, transport);
 }
 
 /**

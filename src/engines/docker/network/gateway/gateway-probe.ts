@@ -3,8 +3,9 @@ import { PUBLIC_PROFILE } from '../../../../network-policy/public-profile.js';
 import { compilePolicy } from '../compile-policy.js';
 import { runs, runWithInput } from '../run-program.js';
 import { GatedRules } from './gated-rules.js';
-import { LAUNCH, SOURCE_FILE } from './gateway-program.js';
+import { SOURCE_FILE } from './gateway-program.js';
 import { gatewayRules } from './gateway-rules.js';
+import { LAUNCH } from './launch.js';
 
 /** Returns the reason why this machine has no gateway: rules by domain, secrets and interception need it. */
 export async function explainNoGateway(): Promise<string | undefined> {

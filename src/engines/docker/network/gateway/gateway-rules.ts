@@ -6,15 +6,19 @@ const LINKS = 's*';
 /** The engine's resolver, which reveals the containers on the bridge, listens on one of them. */
 const ENGINE_RESOLVERS = '127.0.0.0/8';
 const DELIVERED_MARK = 1;
+const REFUSED_MARK = 2;
 const DELIVERY_TABLE = 100;
 
-/** Removes the rule that an earlier service left. It may be missing. */
-export const NO_DELIVERY = `rule del fwmark ${DELIVERED_MARK} lookup ${DELIVERY_TABLE}`;
+/** Removes the rules that an earlier service left. They may be missing. */
+export const NO_DELIVERY = [DELIVERED_MARK, REFUSED_MARK]
+  .map((mark) => `rule del fwmark ${mark} lookup ${DELIVERY_TABLE}`)
+  .join('\n');
 /** Packets to foreign addresses are delivered to the listener of connections. For `ip -batch`. */
 export const DELIVERY = [
   'link set lo up',
   `addr replace ${GATEWAY_ADDRESS}/32 dev lo`,
   `rule add fwmark ${DELIVERED_MARK} lookup ${DELIVERY_TABLE}`,
+  `rule add fwmark ${REFUSED_MARK} lookup ${DELIVERY_TABLE}`,
   `route replace local default dev lo table ${DELIVERY_TABLE}`,
 ].join('\n');
 
@@ -22,7 +26,8 @@ export const DELIVERY = [
  * The rules of the gateway's namespace, as an nftables script.
  *
  * - A link may send from the address of its own sandbox only, so the gateway knows a sandbox by its address.
- * - From a link come name queries and TCP connections, which the gateway takes over. Nothing is forwarded.
+ * - From a link come name queries and TCP connections, which the gateway takes over. Nothing is forwarded. While no
+ *   gateway listens, the kernel refuses them, so that clients need not wait.
  * - The gateway reaches neither sandboxes nor, unless the operator opened them, the machine and metadata services. Its
  *   own checks come before: these rules hold when the program is taken over.
  * - Nobody on the bridge begins a connection to the gateway.
@@ -45,11 +50,14 @@ ${guardedChain({ ...environment, bandwidthMbits: 0 })}
     ip daddr ${GATEWAY_ADDRESS} meta l4proto { tcp, udp } th dport { ${PORTS.dns}, ${PORTS.foreignDns} } accept
     ip daddr ${GATEWAY_ADDRESS} drop
     meta l4proto tcp tproxy ip to :${PORTS.connections} meta mark set ${DELIVERED_MARK} accept
+    # Without a listener the line above does not match. Kernels before 5.9 cannot reset a connection here.
+    meta l4proto tcp meta mark set ${REFUSED_MARK} accept
     drop
   }
   chain arriving {
     type filter hook input priority filter; policy drop;
     iifname "lo" accept
+    iifname "${LINKS}" meta mark ${REFUSED_MARK} meta l4proto tcp reject with tcp reset
     iifname "${LINKS}" accept
     ct state established,related accept
     icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept

@@ -12,12 +12,15 @@ import { GatedSandbox, type GatedRun } from './gated-sandbox.js';
 import { DELIVERY, gatewayRules, knownSandbox, NO_DELIVERY } from './gateway-rules.js';
 import { GatewayProgram } from './gateway-program.js';
 import { ensureHolder, holderLine, removeHolder, type Holder } from './holder-container.js';
+import { KeptListeners } from './kept-listeners.js';
 import { ipIn, outerLink } from './links.js';
 
 /** The pause before another start of a program that has run for a shorter time than STEADY_MS. */
 const RESTART_MS = 500;
 /** A program that has run for so long is started again at once: the traffic of its sandboxes waits for it. */
 const STEADY_MS = 5_000;
+/** A new program serves after this time, also when the database has not told it of every sandbox. */
+const SETTLE_MS = 1_000;
 /** How often the holder and the lease are looked at. */
 const CHECK_MS = 500;
 /** A start waits so long for the gateway. */
@@ -64,11 +67,14 @@ export class GatewaySupervisor {
   private loop: Promise<void> = Promise.resolve();
   /** Another process acted until now: the namespace may have rules and links of its gateway. */
   private configured: string | undefined;
+  private readonly listeners: KeptListeners;
 
   constructor(
     private readonly docker: Docker,
     private readonly options: GatewayOptions,
-  ) {}
+  ) {
+    this.listeners = new KeptListeners(options.instanceId);
+  }
 
   /** Runs the gateway while `term` is valid. */
   start(term: { readonly valid: boolean }): void {
@@ -203,6 +209,7 @@ export class GatewaySupervisor {
       if (!signal.aborted && term.valid) this.options.services.ended?.(this.failure);
       if (performance.now() - begun < STEADY_MS) await sleep(RESTART_MS, signal);
     }
+    await this.listeners.close();
   }
 
   private async ensureHolder(): Promise<Holder> {
@@ -218,6 +225,8 @@ export class GatewaySupervisor {
     const { instanceId } = this.options;
     const namespace = `${holder.pid} ${holder.startedAt}`;
     await this.configure(holder, { descriptor, namespace });
+    const fault = await this.listeners.open({ descriptor, key: namespace });
+    if (fault !== undefined) return fault;
     let noteReady: () => void = () => undefined;
     const isReady = new Promise<undefined>((resolve) => (noteReady = () => resolve(undefined)));
     const program: GatewayProgram = new GatewayProgram({ instanceId, namespace: descriptor }, (message) => {
@@ -239,6 +248,7 @@ export class GatewaySupervisor {
       clearInterval(checks);
       program.kill();
       await program.ended;
+      this.listeners.refuseLater();
     }
   }
 
@@ -247,6 +257,13 @@ export class GatewaySupervisor {
     const { services } = this.options;
     const waiting = new Map(this.sandboxes);
     let authority = undefined as Authority | undefined;
+    const serve = () => {
+      if (signal.aborted) return;
+      program.send({ type: 'serve' });
+      this.listeners.serve();
+    };
+    const settled = setTimeout(serve, SETTLE_MS);
+    signal.addEventListener('abort', () => clearTimeout(settled), { once: true });
     while (!signal.aborted && (waiting.size > 0 || !authority)) {
       if (!authority) {
         authority = await services.authority().catch(() => undefined);
@@ -262,6 +279,8 @@ export class GatewaySupervisor {
         if (sandbox.run !== run) continue;
         program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
       }
+      clearTimeout(settled);
+      serve();
       if (waiting.size > 0 || !authority) await sleep(RESTART_MS, signal);
     }
   }
