@@ -160,7 +160,7 @@ export async function buildApp(
     execRoutes(api, entrance, steps);
     sandboxFileRoutes(api, entrance, steps);
     terminalRoutes(api, entrance);
-    portRoutes(api, entrance);
+    portRoutes(api, ctx, entrance);
     sandboxSessionRoutes(api);
     previewRoutes(api);
     eventRoutes(api, ctx, steps);

@@ -9,6 +9,7 @@ import {
   type Holding,
   type LogChunk,
   type LogQuery,
+  type PortPlace,
   type Run,
   type Runtime,
 } from './runtime.js';
@@ -160,6 +161,10 @@ export class ReconnectingRuntime implements Runtime {
 
   async openGuest(sandboxId: string): ReturnType<Runtime['openGuest']> {
     return this.inner.openGuest(sandboxId);
+  }
+
+  async connectPort(place: PortPlace, signal: AbortSignal): ReturnType<NonNullable<Runtime['connectPort']>> {
+    return this.inner.connectPort?.(place, signal);
   }
 
   async *watch(signal: AbortSignal): ReturnType<Runtime['watch']> {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { CommandState } from '../guest/command-end.js';
 import type { Guest } from '../guest/guest.js';
 import { ApiError } from '../http/errors.js';
@@ -53,6 +54,13 @@ export interface Holding {
   noRoom?: string | null;
   /** The engine keeps the record of the end until `dropRecord`. */
   keepsRecord?: boolean;
+}
+
+/** A TCP port of a sandbox. */
+export interface PortPlace {
+  orgId: string;
+  sandboxId: string;
+  port: number;
 }
 
 export interface RunFailure {
@@ -194,6 +202,12 @@ export interface Runtime extends EngineAbilities {
   makeRoom(): Promise<void>;
   /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */
   openGuest(sandboxId: string): Promise<{ guest: Guest; release: () => void }>;
+  /**
+   * A connection to a port on the loopback addresses of a running sandbox, without its agent. Either side may end its
+   * direction alone. Undefined, default: the agent opens it. Throws ConnectError, or an ApiError at a limit. `signal`
+   * ends the attempt.
+   */
+  connectPort?(place: PortPlace, signal: AbortSignal): Promise<Socket | undefined>;
   /**
    * Yields after a change: the ids of the changed sandboxes, or nothing when any may have changed. It may miss changes.
    */

@@ -51,6 +51,8 @@ export interface DockerParts {
   init: GuestInit;
   detected: DetectedCapabilities;
   networks: SandboxNetworks;
+  /** The containers run under the kernel of the machine. */
+  sharesKernel: boolean;
   /** The engine makes more containers at once no faster, and each of them later. */
   places: SlotQueue;
   images: Images;

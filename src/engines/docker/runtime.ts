@@ -8,6 +8,7 @@ import {
   type Holding,
   type LogChunk,
   type LogQuery,
+  type PortPlace,
   type Run,
   type Runtime,
 } from '../../engine/runtime.js';
@@ -34,6 +35,8 @@ import { measureUse } from './measure-use.js';
 import { isGatewayHolder } from './network/gateway/holder-container.js';
 import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
+import { DirectPorts } from './ports/direct-ports.js';
+import type { ContainerProcess } from './ports/port-program.js';
 import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
 import { ContainerStarts } from './start-container.js';
 import { findContainer, type DockerOptions, type DockerParts } from './parts.js';
@@ -52,6 +55,8 @@ export class DockerRuntime implements Runtime {
 
   private readonly inspections: InspectCache;
   private readonly guests: DockerGuests;
+  /** Undefined: the containers have kernels of their own. */
+  private readonly ports: DirectPorts | undefined;
   private readonly starts: ContainerStarts;
   private readonly measuring = new Map<string, Promise<number | undefined>>();
 
@@ -65,6 +70,10 @@ export class DockerRuntime implements Runtime {
     this.starts = new ContainerStarts(parts);
     this.inspections = new InspectCache(docker, parts.calls);
     this.guests = new DockerGuests(untimed, containerd);
+    if (parts.sharesKernel) {
+      const find = async (sandboxId: string) => this.findProcess(sandboxId);
+      this.ports = new DirectPorts({ instanceId: parts.instanceId, find });
+    }
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const { lacksGateway } = networks;
@@ -83,6 +92,7 @@ export class DockerRuntime implements Runtime {
     const info = (await docker.info()) as EngineInfo;
     const init = new GuestInit(docker, info.Architecture);
     await init.ensureVolume();
+    const sharing = sharesKernel(info, options.runtimeClass);
     const detected = await detectCapabilities(docker, info, {
       instanceId,
       volumes: options.volumes,
@@ -111,8 +121,9 @@ export class DockerRuntime implements Runtime {
         gateway: options.gateway,
         unmountable: detected.mounts.unavailable,
         init,
-        sharesKernel: sharesKernel(info, options.runtimeClass),
+        sharesKernel: sharing,
       }),
+      sharesKernel: sharing,
       places: new SlotQueue({ ...startSlots(info.NCPU), maxWaitMs: LONGEST_WAIT_MS }),
       images: new Images(untimed, goArchitecture(info), options.pulls),
       controlGroup: openControlGroup(info),
@@ -230,6 +241,10 @@ export class DockerRuntime implements Runtime {
     return this.guests.open(found.Id);
   }
 
+  async connectPort(place: PortPlace, signal: AbortSignal): ReturnType<NonNullable<Runtime['connectPort']>> {
+    return this.ports?.connect(place, signal);
+  }
+
   async *watch(signal: AbortSignal): AsyncIterable<void> {
     while (!signal.aborted) {
       try {
@@ -247,8 +262,18 @@ export class DockerRuntime implements Runtime {
 
   async close(): Promise<void> {
     this.guests.close();
+    this.ports?.close();
     await this.parts.networks.close();
     await this.parts.detected.mounts.close();
+  }
+
+  private async findProcess(sandboxId: string): Promise<ContainerProcess | undefined> {
+    const containerId =
+      this.inspections.containersOf([sandboxId])[0]?.id ?? (await findContainer(this.parts, sandboxId))?.Id;
+    if (containerId === undefined) return undefined;
+    const container = this.parts.docker.getContainer(containerId);
+    const found = await container.inspect().catch(ignoreStatus(NOT_FOUND));
+    return found?.State.Running ? { containerId, pid: found.State.Pid } : undefined;
   }
 
   private async measureDisk(sandboxId: string): Promise<number | undefined> {

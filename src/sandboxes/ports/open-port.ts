@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { WorkerContext } from '../../context.js';
-import { openHere, workerOf, type PortPlace } from './own-port.js';
+import type { PortPlace } from '../../engine/runtime.js';
+import { openHere, workerOf } from './own-port.js';
 import { openRemotePort } from './tunnel.js';
 
 /**

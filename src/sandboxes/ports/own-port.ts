@@ -1,15 +1,11 @@
 import type { Duplex } from 'node:stream';
 import type { WorkerContext } from '../../context.js';
+import type { PortPlace } from '../../engine/runtime.js';
 import { getWorkerOf } from '../queries.js';
 import { MovedAwayError } from '../sessions/forward.js';
+import { connectHere } from './connect-here.js';
 import { openGuestStream } from './guest-stream.js';
 import { NotRunningError } from './not-running.js';
-
-export interface PortPlace {
-  orgId: string;
-  sandboxId: string;
-  port: number;
-}
 
 /** `openPort` of a sandbox on the engine of this process. Throws MovedAwayError for another one. */
 export async function openOwnPort(
@@ -30,11 +26,16 @@ export async function workerOf(ctx: WorkerContext, { orgId, sandboxId }: PortPla
   return sandbox.worker_id;
 }
 
-export async function openHere(
-  ctx: WorkerContext,
-  { sandboxId, port }: PortPlace,
-  signal: AbortSignal,
-): Promise<Duplex> {
+export async function openHere(ctx: WorkerContext, place: PortPlace, signal: AbortSignal): Promise<Duplex> {
+  const { sandboxId, port } = place;
+  const direct = await connectHere(ctx, place, signal);
+  if (direct) {
+    direct.once(
+      'close',
+      ctx.touches.watch(sandboxId, () => direct.bytesRead + direct.bytesWritten),
+    );
+    return direct;
+  }
   const { guest, release } = await ctx.runtime.openGuest(sandboxId);
   try {
     const touch = () => ctx.touches.touch(sandboxId);

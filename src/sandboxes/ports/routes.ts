@@ -1,6 +1,9 @@
 import type { FastifyBaseLogger } from 'fastify';
+import type { Duplex } from 'node:stream';
 import { Type } from 'typebox';
 import type { WebSocket } from 'ws';
+import { callerOf } from '../../access/caller.js';
+import type { WorkerContext } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { answers, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
@@ -8,11 +11,12 @@ import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { ADDRESSES, sandboxKeyOf } from '../sessions/address.js';
 import type { Entrance, Visit } from '../sessions/entrance.js';
 import type { SessionRecord } from '../sessions/recorder.js';
+import { connectHere } from './connect-here.js';
 import { openGuestStream } from './guest-stream.js';
 import { servePort } from './port-socket.js';
 
 /** A TCP port of a sandbox as a WebSocket, for `sandkeep port-forward`. */
-export function portRoutes(app: App, entrance: Entrance): void {
+export function portRoutes(app: App, ctx: WorkerContext, entrance: Entrance): void {
   for (const { base, suffix, params } of ADDRESSES) {
     app.get(
       `${base}/ports/:port/connect`,
@@ -51,19 +55,37 @@ export function portRoutes(app: App, entrance: Entrance): void {
             throw error;
           });
         void reply.hijack();
-        acceptWebSocket(request.raw, (socket) => void serve(socket, port, visit, record, request.log));
+        const place = { orgId: callerOf(request).orgId, sandboxId: visit.sandboxId, port };
+        const open = async (signal: AbortSignal) =>
+          (await connectHere(ctx, place, signal)) ??
+          // The record counts the bytes, and each count is an activity.
+          openGuestStream(visit.guest, { port, signal, touch: () => undefined });
+        acceptWebSocket(
+          request.raw,
+          (socket) => void serve({ socket, port, open, visit, record, log: request.log }),
+        );
       },
     );
   }
 }
 
-async function serve(
-  socket: WebSocket,
-  port: number,
-  { guest, ended, leave }: Visit,
-  record: SessionRecord,
-  log: FastifyBaseLogger,
-): Promise<void> {
+interface Connecting {
+  socket: WebSocket;
+  port: number;
+  open: (signal: AbortSignal) => Promise<Duplex>;
+  visit: Visit;
+  record: SessionRecord;
+  log: FastifyBaseLogger;
+}
+
+async function serve({
+  socket,
+  port,
+  open,
+  visit: { ended, leave },
+  record,
+  log,
+}: Connecting): Promise<void> {
   const over = new AbortController();
   const endFor = (reason: string) => over.abort(new ApiError('session_ended', reason));
   const visitEnded = () => endFor(String(ended.reason));
@@ -72,10 +94,7 @@ async function serve(
   record.ended.addEventListener('abort', () => endFor('session_ended'), { once: true });
   if (record.ended.aborted) endFor('session_ended');
   socket.on('close', () => endFor('client_left'));
-  // The record counts the bytes, and each count is an activity.
-  const touch = () => undefined;
-  const open = () => openGuestStream(guest, { port, signal: over.signal, touch });
-  const failure = await servePort(socket, port, open, record);
+  const failure = await servePort(socket, port, async () => open(over.signal), record);
   if (failure !== null) log.debug({ err: failure }, 'a connection to a port has failed');
   const cause = over.signal.aborted ? (over.signal.reason as ApiError).message : 'failed';
   record.end({ exitCode: null, reason: failure === null ? 'closed' : cause });

@@ -3,6 +3,7 @@ import type { Duplex } from 'node:stream';
 import { Type } from 'typebox';
 import { WebSocket } from 'ws';
 import type { WorkerContext } from '../../context.js';
+import type { PortPlace } from '../../engine/runtime.js';
 import { ApiError } from '../../http/errors.js';
 import { verificationOf } from '../../http/forward.js';
 import { FORWARDED_HEADER, readForwarded } from '../../http/forwarded.js';
@@ -10,7 +11,7 @@ import type { App } from '../../http/route.js';
 import { Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { addressOfWorker, unreachable } from '../sessions/forward.js';
-import { openOwnPort, type PortPlace } from './own-port.js';
+import { openOwnPort } from './own-port.js';
 import { openPortSocket, servePort } from './port-socket.js';
 
 /** Longer than a connection in the sandbox may take to open. */

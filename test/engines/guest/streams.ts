@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { Buffer } from 'node:buffer';
 import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Guest } from '../../../src/guest/guest.js';
@@ -11,7 +12,13 @@ import type { GuestTarget } from './target.js';
 
 const freePort = () => 20_000 + Math.floor(Math.random() * 12_000);
 
-export function streamTests(open: () => Promise<GuestTarget>): void {
+export type OpenStream = (guest: Guest, options: Parameters<typeof openGuestStream>[1]) => Promise<Duplex>;
+
+/** `openStream`: the way to a port of the guest. */
+export function streamTests(
+  open: () => Promise<GuestTarget>,
+  openStream: OpenStream = openGuestStream,
+): void {
   describe('streams to ports', () => {
     let target: GuestTarget;
     let guest: Guest;
@@ -26,8 +33,7 @@ export function streamTests(open: () => Promise<GuestTarget>): void {
       new TestCommand(guest, ['nc', '-l', '-p', `${port}`, '-e', ...program]);
     const openAt = async (port: number, signal = new AbortController().signal) =>
       until(
-        async () =>
-          openGuestStream(guest, { port, signal, touch: () => (touches += 1) }).catch((error) => error),
+        async () => openStream(guest, { port, signal, touch: () => (touches += 1) }).catch((error) => error),
         (opened) => !(opened instanceof PortRefusedError),
       );
 
@@ -87,7 +93,7 @@ export function streamTests(open: () => Promise<GuestTarget>): void {
 
     test('refuse a port on which nothing listens', async () => {
       const options = { port: 1, signal: new AbortController().signal, touch: () => undefined };
-      await expect(openGuestStream(guest, options)).rejects.toBeInstanceOf(PortRefusedError);
+      await expect(openStream(guest, options)).rejects.toBeInstanceOf(PortRefusedError);
     });
 
     test('end with their signal, on both sides', async () => {
@@ -100,7 +106,7 @@ export function streamTests(open: () => Promise<GuestTarget>): void {
       await closed;
       await server.over;
       await expect(
-        openGuestStream(guest, { port, signal: control.signal, touch: () => undefined }),
+        openStream(guest, { port, signal: control.signal, touch: () => undefined }),
       ).rejects.toThrow();
     });
   });
