@@ -69,6 +69,8 @@ export interface Shared {
   changes: Changes;
   /** This process, as other processes on the database see it. */
   peer: Peer;
+  /** The lease on the engine of this process. Its worker replaces the answer. */
+  engineLease: { isHeld: () => boolean };
   /** The latest activity of callers in each sandbox, through this process. */
   touches: RecentTouches;
   /** Quotas that had much room when they were last read (quotas/reserve.ts). */

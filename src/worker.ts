@@ -110,6 +110,7 @@ interface Reconciling {
 /** Reconciles while this process has the lease on the engine; a change in the store or in the engine wakes it. */
 function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
   const lease = new WorkerLease(ctx);
+  ctx.engineLease.isHeld = () => lease.term?.valid ?? false;
   const reconciler = new Reconciler(ctx, () => reconcile.wake());
   const placeWaiting = makePlacement(ctx);
   let takenOver: Term | undefined;

@@ -19,6 +19,7 @@ type Defaulted =
   | 'settings'
   | 'cursors'
   | 'peer'
+  | 'engineLease'
   | 'use'
   | 'network'
   | 'roomyQuotas'
@@ -40,6 +41,7 @@ export function makeContext<C extends Context>(cursorKey: Buffer, parts: Context
     settings: DEFAULT_SETTINGS,
     cursors: new Cursors(cursorKey),
     peer: parts.peer ?? makePeer(cursorKey),
+    engineLease: { isHeld: () => false },
     use: new UseSampler(runtime),
     network: new NetworkObserver(),
     roomyQuotas: new BoundedSet(),

@@ -35,7 +35,7 @@ export function forwardToEngines(app: App, ctx: WorkerContext): void {
     const { labels: requiredLabels } = access;
     const sandbox = await getWorkerOf(contextOf(request).pool, orgId, { ...keyOf(request), requiredLabels });
     const target = sandbox?.worker_id ?? null;
-    if (target === null || (target === ownEngine(ctx) && (!onWorker || ctx.use.isSampling))) return;
+    if (target === null || (target === ownEngine(ctx) && (!onWorker || ctx.engineLease.isHeld()))) return;
     if (request.forwardedFor !== null) throw new MovedAwayError();
     await forwardTo(ctx, target, request, reply);
     return reply;

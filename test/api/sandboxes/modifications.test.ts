@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { openSecrets } from '../../../src/secrets/secrets.js';
 import { makeClient, type Client } from '../../support/client.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
@@ -29,6 +29,16 @@ describe('changes of secrets', () => {
   const plan = (id: string, body: object) => client.post(`/v1/sandboxes/${id}/modifications/plan`, body);
   const apply = (id: string, body: object) => client.request('PUT', `/v1/sandboxes/${id}`, { body });
   const kinds = (body: any) => body.changes.map(({ change, disposition }: any) => [change, disposition]);
+
+  test('are served by the process with the lease, also before it has the samples of its engine', async () => {
+    const id = await create('early', { start: true, wait_for: 'running' });
+    // So it is for up to a second after a start.
+    const sampling = vi.spyOn(service.ctx.use, 'isSampling', 'get').mockReturnValue(false);
+    const { status, text } = await apply(id, { secrets: [{ name: 'API_KEY', value: 'another-value' }] });
+    expect(status, text).toBe(200);
+    expect((await client.get(`/v1/sandboxes/${id}/metrics`)).status).toBe(200);
+    sampling.mockRestore();
+  });
 
   test('a running sandbox takes new values, hosts and removals, which no answer and no event shows', async () => {
     const id = await create('live', { start: true, wait_for: 'running' });
