@@ -8,13 +8,21 @@ export interface PreviewLimits {
   ofOrg: number;
   /** The requests of one sandbox in progress. */
   ofSandbox: number;
+  /** The bytes of requests whose answers are not sent: in total, and of one client network. */
+  unsent: SlotLimits & { base: number };
 }
+
+const MIB = 1024 * 1024;
+/** Measured for a stream of HTTP/2 with a short head: 23 KB. */
+const BYTES_OF_REQUEST = 24 * 1024;
 
 /** One connection of HTTP/2 has up to 100 requests. A page of a development server loads a thousand files. */
 export const PREVIEW_LIMITS: PreviewLimits = {
   requests: { total: 10_000, each: 2_500 },
   ofOrg: 5_000,
   ofSandbox: 2_000,
+  // Clients without a grant can fill the total, and leave each other network room for 42 requests.
+  unsent: { total: 256 * MIB, each: 64 * MIB, base: MIB },
 };
 
 /** The bounds of requests to previews in this process. Nothing waits. */
@@ -22,11 +30,21 @@ export class Bounds {
   private readonly ofAddresses: Slots;
   private readonly ofOrgs: Slots;
   private readonly ofSandboxes: Slots;
+  private readonly unsent: Slots;
 
   constructor(private readonly limits: PreviewLimits) {
     this.ofAddresses = new Slots(limits.requests);
     this.ofOrgs = new Slots({ total: limits.requests.total, each: limits.ofOrg });
     this.ofSandboxes = new Slots({ total: limits.requests.total, each: limits.ofSandbox });
+    this.unsent = new Slots(limits.unsent);
+  }
+
+  /**
+   * Counts the memory of a request until its answer is sent: the client of HTTP/2 may keep the window for it closed.
+   * Undefined at a limit. `network`: of the client.
+   */
+  holdUnsent(network: string, headBytes: number): Release | undefined {
+    return this.unsent.acquire(network, BYTES_OF_REQUEST + headBytes);
   }
 
   /** Throws an ApiError at a limit. `network`: of the client. */

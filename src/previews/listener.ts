@@ -14,7 +14,9 @@ import type { Certificate } from '../http/tls/certificate.js';
 import { expectTls } from '../http/tls/handshakes.js';
 import { ApiError } from '../http/errors.js';
 import { answerRaw, onceOver } from './answer.js';
+import { declineUpgrade } from './decline-upgrade.js';
 import { MAX_HEAD_BYTES, MAX_HEADERS } from './limits.js';
+import { protocolOf } from './proxy/upgrade.js';
 import type { PreviewRequest, PreviewResponse } from './types.js';
 
 export const HEAD_MS = 10_000;
@@ -105,6 +107,7 @@ export class PreviewListener {
       handlers.request(request, response);
     });
     this.server.on('upgrade', (request: IncomingMessage, socket: Socket, head: Buffer) => {
+      if (protocolOf(request) === undefined) return declineUpgrade(this.server, request, socket, head);
       socket.on('error', () => socket.destroy());
       connections.begin(request);
       this.upgraded.add(socket);

@@ -1,19 +1,20 @@
 import type { FastifyBaseLogger } from 'fastify';
 import { setMaxListeners } from 'node:events';
 import { ServerResponse, type IncomingMessage } from 'node:http';
+import { constants } from 'node:http2';
 import type { Socket } from 'node:net';
 import { peerOf, proxiesOf, type TrustedProxies } from '../http/client-address.js';
 import { ApiError } from '../http/errors.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import type { Meters } from '../lib/meters.js';
-import { answerError, breakOff, responseOn } from './answer.js';
+import { answerError, breakOff, onceOver, responseOn } from './answer.js';
 import { Bounds, type PreviewLimits } from './bounds.js';
 import type { Sender } from './headers.js';
 import type { PreviewHosts } from './host.js';
 import type { Exchange } from './proxy/exchange.js';
 import { GrpcUpstreams, isGrpc } from './proxy/grpc.js';
 import { forwardHttp } from './proxy/http.js';
-import { forwardUpgrade, protocolOf, type UpgradeSocket } from './proxy/upgrade.js';
+import { forwardUpgrade, protocolOf, refuseBody, type UpgradeSocket } from './proxy/upgrade.js';
 import { Upstreams } from './proxy/upstreams.js';
 import { passOn } from './pass-on.js';
 import { readHost } from './read-host.js';
@@ -112,7 +113,11 @@ export class Serving {
       addedSecs: undefined,
     };
     try {
-      const release = this.bounds.enter(clientNetworkOf(sender.address));
+      const network = clientNetworkOf(sender.address);
+      const sent = this.bounds.holdUnsent(network, headBytes(request));
+      if (!sent) return this.turnAway(response);
+      onceOver(request, response, sent);
+      const release = this.bounds.enter(network);
       await this.answer(request, response, { sender, visit, began, client }).finally(release);
     } catch (error) {
       const refusal = error instanceof ApiError ? error : new ApiError('internal_error');
@@ -121,6 +126,13 @@ export class Serving {
       answerError(request, response, refusal);
     }
     this.note(request, response, visit, began);
+  }
+
+  /** An answer would need the memory that is not there. Clients of HTTP/2 may repeat a refused stream. */
+  private turnAway(response: PreviewResponse): void {
+    this.parts.meters.previewAnswered('refused', undefined);
+    if (response instanceof ServerResponse) breakOff(response);
+    else response.stream.close(constants.NGHTTP2_REFUSED_STREAM);
   }
 
   private async answer(
@@ -151,6 +163,7 @@ export class Serving {
     setMaxListeners(0, signal);
     visit.orgId = target.orgId;
     const protocol = client && protocolOf(request as IncomingMessage);
+    if (client) refuseBody(request);
     const kind = protocol === undefined ? 'request' : 'upgraded';
     const release = this.bounds.enterSandbox(target);
     meters.previewOpened(kind, 1);
@@ -220,4 +233,8 @@ export class Serving {
       'request to a preview answered',
     );
   }
+}
+
+function headBytes({ rawHeaders, url = '' }: PreviewRequest): number {
+  return rawHeaders.reduce((sum, text) => sum + text.length, url.length);
 }

@@ -8,6 +8,7 @@ import { NO_METERS } from '../../src/lib/meters.js';
 import { microsOf } from '../../src/lib/instant.js';
 import { newId } from '../../src/lib/uuid.js';
 import { answerError } from '../../src/previews/answer.js';
+import { PREVIEW_LIMITS } from '../../src/previews/bounds.js';
 import { ApiError } from '../../src/http/errors.js';
 import { PreviewHosts } from '../../src/previews/host.js';
 import { PreviewListener } from '../../src/previews/listener.js';
@@ -81,7 +82,7 @@ describeDocker('a sandbox that wakes on request', () => {
       waker: openWaker(ctx),
       openPort: async (place, signal) => openPort(ctx, place, signal),
       proxies,
-      limits: { requests: { total: each, each }, ofOrg: each, ofSandbox: each },
+      limits: PREVIEW_LIMITS,
       meters: NO_METERS,
     });
     const listener = new PreviewListener(

@@ -12,6 +12,7 @@ import { TrustedProxies } from '../../src/http/client-address.js';
 import type { Certificate } from '../../src/http/tls/certificate.js';
 import { makeLog } from '../../src/lib/log.js';
 import { NO_METERS, type Meters } from '../../src/lib/meters.js';
+import { PREVIEW_LIMITS } from '../../src/previews/bounds.js';
 import { answerError } from '../../src/previews/answer.js';
 import { PreviewHosts } from '../../src/previews/host.js';
 import { PreviewListener } from '../../src/previews/listener.js';
@@ -94,7 +95,7 @@ export async function startPreviews(sandbox: Server, options: PreviewOptions = {
     waker: options.waker,
     proxies,
     meters,
-    limits: { requests: { total: 1_000, each: 1_000 }, ofOrg: 1_000, ofSandbox: 1_000, ...options.limits },
+    limits: { ...PREVIEW_LIMITS, ...options.limits },
     openPort:
       options.openPort ??
       (async ({ port }, signal) => {

@@ -27,14 +27,16 @@ export interface UpgradeSocket {
 }
 
 /** The protocol that a request asks for. Undefined: none that is passed on; the request is then an ordinary one. */
-export function protocolOf({ headers }: IncomingMessage): string | undefined {
-  const { upgrade = '' } = headers;
-  if (!TOKEN.test(upgrade) || OF_HTTP.test(upgrade)) return undefined;
+export function protocolOf({ headers: { upgrade = '' } }: IncomingMessage): string | undefined {
+  return TOKEN.test(upgrade) && !OF_HTTP.test(upgrade) ? upgrade : undefined;
+}
+
+/** Throws an ApiError: the bytes of a body would be those of the next protocol for one of two servers. */
+export function refuseBody({ headers }: Exchange['request']): void {
   if (headers['transfer-encoding'] !== undefined || !/^0?$/.test(headers['content-length'] ?? '')) {
     const message = 'a request to upgrade has no body: send it without Content-Length and Transfer-Encoding';
     throw new ApiError('invalid_request', message, null, { headers: { connection: 'close' } });
   }
-  return upgrade;
 }
 
 /**

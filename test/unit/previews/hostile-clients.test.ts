@@ -107,6 +107,42 @@ describe('a body whose length two parsers read differently', () => {
     expect(seen).toEqual(['POST / body']);
   });
 
+  it.each(['h2c', 'websocket, h2c', 'TLS/1.0', '"odd"'])(
+    'stays with an upgrade that is not taken: %s',
+    async (offer) => {
+      const offering = `Host: HOST\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: ${offer}\r\nHTTP2-Settings: AAMAAABk\r\n`;
+      const [first, last] = ['first half, ', 'second half'];
+      const answer = await send(
+        [
+          `POST /1 HTTP/1.1\r\n${offering}Content-Length: ${first.length + last.length}\r\n\r\n${first}`,
+          last,
+          `POST /2 HTTP/1.1\r\n${offering}Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n`,
+          `GET /3 HTTP/1.1\r\n${offering}\r\n`,
+          'GET /4 HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n',
+        ],
+        100,
+      );
+      expect(answer.match(/HTTP\/1.1 \d+/g)).toEqual(Array(4).fill('HTTP/1.1 200'));
+      expect(seen).toEqual([`POST /1 ${first}${last}`, 'POST /2 body', 'GET /3 ', 'GET /4 ']);
+    },
+  );
+
+  it('and an upgrade that is not taken leave no listener on a kept connection', async () => {
+    const { socket, text } = await openRaw(`http://127.0.0.1:${previews.port}`);
+    const warned: Error[] = [];
+    const warn = (warning: Error) => void warned.push(warning);
+    process.on('warning', warn);
+    for (let count = 1; count <= 20; count += 1) {
+      socket.write(
+        `POST / HTTP/1.1\r\nHost: ${previews.host}\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\nx`,
+      );
+      await until(() => seen.length === count && text().split('from the sandbox').length === count + 1);
+    }
+    socket.destroy();
+    process.off('warning', warn);
+    expect(warned).toEqual([]);
+  });
+
   it('is one request for each head of a pipeline, and each is judged', async () => {
     const answer = await send(
       'GET /1 HTTP/1.1\r\nHost: HOST\r\n\r\nGET /2 HTTP/1.1\r\nHost: HOST\r\nX-Test-Grant: no\r\n\r\nGET /3 HTTP/1.1\r\nHost: evil.example\r\n\r\n',

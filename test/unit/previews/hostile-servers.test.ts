@@ -115,7 +115,8 @@ describe('an upgrade', () => {
         socket.end(`${OK}Content-Length: 2\r\n\r\nok`);
       }),
     );
-    expect(await upgrade(previews, 'h2c')).toContain('ok');
+    const offer = `GET / HTTP/1.1\r\nHost: ${previews.host}\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n`;
+    expect(await exchangeRaw(`http://127.0.0.1:${previews.port}`, offer)).toContain('ok');
     expect(head).not.toMatch(/upgrade|h2c/i);
   });
 

@@ -8,6 +8,7 @@ import {
   type ClientHttp2Stream,
   type IncomingHttpHeaders,
   type OutgoingHttpHeaders,
+  type Settings,
 } from 'node:http2';
 import { createServer as createHttp1 } from 'node:http';
 import { connect as connectTcp, type AddressInfo } from 'node:net';
@@ -25,8 +26,12 @@ const pair = authority.issue({ names: ['*.localhost', 'localhost'] });
 const silent = { info: () => undefined, warn: () => undefined, error: () => undefined };
 const certificate = () => new Certificate(pairFiles(pair), silent);
 
-function open({ port }: TestPreviews): ClientHttp2Session {
-  const session = connect(`https://localhost:${port}`, { ca: authority.root, servername: 'localhost' });
+function open({ port }: TestPreviews, settings: Settings = {}): ClientHttp2Session {
+  const session = connect(`https://localhost:${port}`, {
+    ca: authority.root,
+    servername: 'localhost',
+    settings,
+  });
   session.on('error', () => undefined);
   onTestFinished(() => session.destroy());
   return session;
@@ -131,6 +136,34 @@ describe('a client of HTTP/2', () => {
     const broken = get(open(previews), { ':path': '/', ':authority': previews.host });
     await expect(broken).rejects.toThrow();
     await until(() => previews.meters.open === 0);
+  });
+
+  it('holds a bounded memory for answers that it does not take', async () => {
+    const KIB = 1024;
+    const unsent = { total: 1024 * KIB, each: 100 * KIB, base: 0 };
+    const previews = await startPreviews(echo(), { certificate: certificate(), limits: { unsent } });
+    const session = open(previews, { initialWindowSize: 0 });
+    const refused = { ':path': '/', ':authority': previews.host, 'x-test-grant': 'no' };
+    const send = async (more: OutgoingHttpHeaders = {}) => {
+      const stream = session.request({ ...refused, ...more });
+      const result = new Promise((resolve) => {
+        stream.on('response', ({ ':status': status }) => resolve(status));
+        stream.on('error', () => resolve(stream.rstCode));
+      });
+      return { stream, result: await result };
+    };
+    const taken: ClientHttp2Stream[] = [];
+    for (let index = 0; index < 4; index += 1) {
+      const { stream, result } = await send();
+      expect(result).toBe(401);
+      taken.push(stream);
+    }
+    // Four requests with short heads fill this limit.
+    expect((await send()).result).toBe(constants.NGHTTP2_REFUSED_STREAM);
+    taken[0]!.close(constants.NGHTTP2_CANCEL);
+    await once(taken[0]!, 'close');
+    expect((await send({ 'x-long': 'a'.repeat(20 * KIB) })).result).toBe(constants.NGHTTP2_REFUSED_STREAM);
+    expect((await send()).result).toBe(401);
   });
 
   it('loses its streams when the grant ends', async () => {
