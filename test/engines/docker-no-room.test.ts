@@ -3,7 +3,7 @@ import { createServer, connect, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
-import { addressOf, bridgeOf, end, startWith } from '../support/docker-network.js';
+import { addressOf, bridgeOf, end, holderOf, startWith } from '../support/docker-network.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns } from '../support/netns.js';
 import { until, untilStatus } from '../support/polling.js';
@@ -11,6 +11,11 @@ import type { TestService } from '../support/service.js';
 
 /** BR_MAX_PORTS of the kernel. */
 const PORTS = 1_024;
+
+interface Options {
+  wait?: boolean;
+  network?: object;
+}
 
 describeDocker('sandboxes on the bridge of an installation', () => {
   describeNetns('with links of its own', () => {
@@ -23,7 +28,7 @@ describeDocker('sandboxes on the bridge of an installation', () => {
     }, 60_000);
     afterAll(async () => end(service, client), 60_000);
 
-    const create = async (name: string, cmd: string[] = [], wait = true) =>
+    const create = async (name: string, cmd: string[] = [], { wait = true, ...more }: Options = {}) =>
       (
         await client.post(
           '/v1/sandboxes',
@@ -33,15 +38,17 @@ describeDocker('sandboxes on the bridge of an installation', () => {
             pull_policy: 'never',
             runtime: { cmd },
             resources: { vcpus: 0, memory_mib: 64 },
+            ...more,
           },
           { start: true, ...(wait ? { wait_for: 'running' } : {}) },
         )
       ).body;
 
-    test('wait with the reason while the bridge has no port, and start when it has', async () => {
+    test('go to another bridge when one has no port, and wait with the reason where they cannot', async () => {
       const first = await create('first');
       expect(first.status).toBe('running');
-      const { Id } = await docker.getNetwork(await bridgeOf(service)).inspect();
+      const own = await bridgeOf(service);
+      const { Id } = await docker.getNetwork(own).inspect();
       const bridge = `br-${Id.slice(0, 12)}`;
       // Both ends of each pair are ports. One more pair than needed: the kernel refuses what is too much.
       const pairs = Array.from({ length: PORTS / 2 }, (_, index) => `skroom${index}`);
@@ -53,8 +60,11 @@ describeDocker('sandboxes on the bridge of an installation', () => {
           `link set ${pair}b master ${bridge}`,
         ]),
       );
+      const networksOf = async (id: string) => Object.keys((await holderOf(id))!.NetworkSettings.Networks);
       try {
-        const { id } = await create('second', [], false);
+        // Engines before version 25 cannot move a container with a MAC address of its own.
+        const network = { interface: { mac: [2, 0, 0, 0, 0, 7] } };
+        const { id } = await create('stays', [], { wait: false, network });
         const { body } = await until(
           () => client.get(`/v1/sandboxes/${id}`),
           ({ body: { status_reason: reason } }) => reason === 'insufficient_capacity',
@@ -63,9 +73,14 @@ describeDocker('sandboxes on the bridge of an installation', () => {
           'starting',
           'the network of the engine is full: a bridge has 1,024 ports; stop a sandbox, or add a worker',
         ]);
+        const moved = await create('moves');
+        expect(moved.status).toBe('running');
+        expect(await networksOf(moved.id)).toEqual([`${own}-2`]);
+        expect(await networksOf(first.id)).toEqual([own]);
         batch(pairs.slice(0, 5).map((pair) => `link del ${pair}a`));
         const started = await untilStatus(client, id, 'running');
         expect([started.body.status_reason, started.body.last_failure_message]).toEqual([null, null]);
+        expect(await networksOf(id)).toEqual([own]);
       } finally {
         batch(pairs.map((pair) => `link del ${pair}a`));
       }

@@ -137,6 +137,12 @@ export async function bridgeOf({ ctx }: TestService): Promise<string> {
   return `sandkeep-${rows[0]!.id}`;
 }
 
+/** Networks of the engine whose names begin so, in the order of their names. */
+export async function networksNamed(prefix: string): Promise<string[]> {
+  const names = (await docker.listNetworks()).map(({ Name }) => Name);
+  return names.filter((name) => name.startsWith(prefix)).toSorted();
+}
+
 /** Leaves a holder without a sandbox, as a kill during a start does. */
 export async function leaveOrphan({ ctx }: TestService, sandboxId: string): Promise<void> {
   const { rows } = await ctx.pool.query<{ id: string }>('select id from instance');
@@ -159,6 +165,7 @@ export async function startWith(
     network?: string;
     allow?: readonly GuardedGroup[];
     bandwidthMbits?: number;
+    sandboxesPerBridge?: number;
     publishedAddresses?: readonly string[];
   },
   beforeConnecting: () => unknown = () => undefined,
@@ -179,7 +186,7 @@ export async function startWith(
   });
 }
 
-/** Deletes the sandboxes, closes the service, and checks that its bridge is removed. */
+/** Deletes the sandboxes, closes the service, and checks that its bridges are removed. */
 export async function end(service: TestService | undefined, client: Client | undefined): Promise<void> {
   if (!service || !client) return;
   for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
@@ -192,5 +199,5 @@ export async function end(service: TestService | undefined, client: Client | und
   );
   const name = await bridgeOf(service);
   await service.close();
-  expect((await docker.listNetworks()).map(({ Name }) => Name)).not.toContain(name);
+  expect(await networksNamed(name)).toEqual([]);
 }

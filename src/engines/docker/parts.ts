@@ -21,6 +21,8 @@ export interface DockerOptions {
   allow?: readonly GuardedGroup[];
   /** Mbit/s of the network of each sandbox in each direction, from its next start on. 0: no limit. */
   bandwidthMbits?: number | undefined;
+  /** On one bridge of the installation's own. */
+  sandboxesPerBridge?: number | undefined;
   processes?: number | undefined;
   sharedCpuMillis?: number | undefined;
   writesMibPerSecond?: number | undefined;

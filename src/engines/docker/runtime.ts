@@ -118,6 +118,7 @@ export class DockerRuntime implements Runtime {
         resolvers: options.resolvers,
         openableGroups: options.allow ?? [],
         bandwidthMbits: options.bandwidthMbits ?? 0,
+        sandboxesPerBridge: options.sandboxesPerBridge,
         gateway: options.gateway,
         unmountable: detected.mounts.unavailable,
         init,

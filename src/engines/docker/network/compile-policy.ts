@@ -123,12 +123,11 @@ function ownLimits(limits: OwnRules['limits']): string[] {
 }
 
 /** Each address counts for one group, `host` first: "allow private" must not open the host's address on the bridge. */
-export function addressSets({ hosts, resolvers, neighbours }: NetworkEnvironment): string {
-  const link = { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] };
+export function addressSets(environment: NetworkEnvironment): string {
+  const { resolvers } = environment;
   const named = {
-    host: { v4: hosts.filter(isV4), v6: hosts.filter(isV6) },
+    ...changingSets(environment),
     resolver: { v4: resolvers.filter(isV4), v6: resolvers.filter(isV6) },
-    neighbour: link,
     ...ADDRESS_SETS,
   };
   return Object.entries(named)
@@ -137,6 +136,29 @@ export function addressSets({ hosts, resolvers, neighbours }: NetworkEnvironment
       addressSet(`${name}6`, 'ipv6_addr', v6),
     ])
     .join('\n');
+}
+
+type Changing = Pick<NetworkEnvironment, 'hosts' | 'neighbours'>;
+
+/** The machine may get and lose such addresses while a sandbox runs. */
+function changingSets({ hosts, neighbours }: Changing) {
+  return {
+    host: { v4: hosts.filter(isV4), v6: hosts.filter(isV6) },
+    neighbour: { v4: neighbours.filter(isV4), v6: [...neighbours.filter(isV6), ...GROUPS.link_local.v6] },
+  };
+}
+
+/** An nftables script that atomically replaces the sets of such addresses in loaded rules, and nothing else. */
+export function changedAddresses(environment: Changing): string {
+  return Object.entries(changingSets(environment))
+    .flatMap(([name, { v4, v6 }]) => [changedSet(`${name}4`, v4), changedSet(`${name}6`, v6)])
+    .join('');
+}
+
+function changedSet(name: string, elements: readonly string[]): string {
+  const set = `inet sandkeep ${name}`;
+  const all = [...new Set(elements)].join(', ');
+  return `flush set ${set}\n${all === '' ? '' : `add element ${set} { ${all} }\n`}`;
 }
 
 function addressSet(name: string, type: string, elements: readonly string[]): string {

@@ -19,6 +19,8 @@ export interface NetworkOptions {
   resolvers: readonly string[] | undefined;
   openableGroups: readonly GuardedGroup[];
   bandwidthMbits: number;
+  /** On one bridge of the installation's own. Default: SANDBOXES_PER_BRIDGE. */
+  sandboxesPerBridge?: number | undefined;
   gateway: GatewayServices | undefined;
   unmountable: string | undefined;
   init: GuestInit;

@@ -2,41 +2,39 @@ import type Docker from 'dockerode';
 import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import type { Capability } from '../../../spec/capabilities.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
-import { NOT_FOUND, statusOf } from '../errors.js';
 import type { ResolverConfig } from '../files/resolver-files.js';
-import { compilePolicy } from './compile-policy.js';
+import { AddressUpdates } from './address-updates.js';
+import { Bridges, SANDBOXES_PER_BRIDGE } from './bridges.js';
+import { changedAddresses, compilePolicy } from './compile-policy.js';
 import { isGated } from './gateway/gated-sandbox.js';
 import { GatedRules } from './gateway/gated-rules.js';
 import { explainNoGateway } from './gateway/gateway-probe.js';
 import { readRunning } from './gateway/running.js';
 import { GatewaySupervisor } from './gateway/supervisor.js';
 import { setMtu } from './gateway/links.js';
+import { MachineSurroundings } from './machine-surroundings.js';
 import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
-import { loadRules } from './nftables.js';
+import { applyRules, loadRules, withNamespace } from './nftables.js';
 import {
-  createPauseContainer,
   environmentLineOf,
   inspectPauseContainer,
   isPauseContainer,
   parsePauseContainer,
   PAUSE_LABEL,
-  pauseContainerName,
   removePauseContainer,
-  startPauseContainer,
   stopPauseContainer,
   type PauseContainer,
 } from './pause-container.js';
+import { PausePlacement } from './pause-placement.js';
 import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
 import { hasDomainRules } from '../../../network-policy/domains.js';
-import { Evaluator, type Surroundings } from '../../../network-policy/evaluate.js';
+import { Evaluator } from '../../../network-policy/evaluate.js';
 import { MachineNames } from '../../../gateway/machine-names.js';
 import { GATEWAY_ADDRESS } from '../../../gateway/protocol.js';
 import { canRecord } from './record/read-counters.js';
 import { recordTable } from './record/record-table.js';
 import { TrafficRecorder } from './record/recorder.js';
 import { isRunning, neededRepair } from './repair.js';
-import { systemResolvers } from './resolvers.js';
-import { networkInterfaces } from 'node:os';
 
 /** It is taken, it is outside the subnets of the network, or these were not chosen by the operator. */
 const ADDRESS_REFUSED = /\baddress already in use\b|\bsubnets?\b/i;
@@ -63,7 +61,13 @@ export class SandboxNetworks {
   private readonly claimed = new Set<string>();
   private readonly repairs = new Map<string, Promise<void>>();
   private readonly unconfirmed = new Map<string, PauseContainer>();
-  private creatingNetwork: Promise<void> | undefined;
+  /** Undefined: the operator named a network. */
+  private readonly bridges: Bridges | undefined;
+  private readonly placement: PausePlacement;
+  private readonly surroundings: MachineSurroundings;
+  private readonly updates: AddressUpdates;
+  /** The latest list of the engine has them, or they started since. */
+  private running = new Set<string>();
   private readonly gateway: GatewaySupervisor | undefined;
 
   private constructor(
@@ -74,6 +78,16 @@ export class SandboxNetworks {
     private readonly noGateway: string | undefined,
   ) {
     const { gateway: services, instanceId, init, openableGroups, name } = options;
+    const most = options.sandboxesPerBridge ?? SANDBOXES_PER_BRIDGE;
+    if (name === undefined)
+      this.bridges = new Bridges(docker, instanceId, { most, changed: () => this.noteAddresses(true) });
+    this.placement = new PausePlacement(docker, name ?? this.bridges!);
+    this.surroundings = new MachineSurroundings(options, this.bridges);
+    this.updates = new AddressUpdates({
+      update: async (sandboxId) => this.updateAddresses(sandboxId),
+      inGateway: async () => this.gateway?.changeAddresses(),
+      isClaimed: (sandboxId) => this.claimed.has(sandboxId),
+    });
     if (noGateway !== undefined || services === undefined) return;
     const names = new MachineNames(options.resolvers ? { servers: options.resolvers } : {});
     this.gateway = new GatewaySupervisor(docker, {
@@ -81,14 +95,12 @@ export class SandboxNetworks {
       init,
       services,
       openableGroups,
-      hosts: hostAddresses,
-      resolvers: () => this.resolvers(),
-      network: async () => name ?? this.ensureNetwork(),
+      addresses: () => this.surroundings.addresses(),
+      surroundingsOf: (pause) => this.surroundings.of(pause),
+      resolvers: () => this.surroundings.resolvers(),
+      network: async () => name ?? this.bridges!.first(),
       ask: async (query, timeoutMs) => names.ask(query, timeoutMs),
-      running: async () => {
-        const found = await readRunning(docker, instanceId, services);
-        return found.map(({ run, pause }) => ({ run, pause, surroundings: this.surroundingsOf(pause) }));
-      },
+      running: async () => readRunning(docker, instanceId, services),
     });
   }
 
@@ -113,7 +125,7 @@ export class SandboxNetworks {
   get description(): string {
     if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
     const without = this.noGateway === undefined ? '' : `, without a gateway, because ${this.noGateway}`;
-    return `${this.options.name ?? 'a bridge of its own'}, filtered in each sandbox${without}`;
+    return `${this.options.name ?? 'bridges of its own'}, filtered in each sandbox${without}`;
   }
 
   static async open(docker: Docker, options: NetworkOptions): Promise<SandboxNetworks> {
@@ -127,6 +139,7 @@ export class SandboxNetworks {
 
   /** `term`: of the process that acts on the engine. */
   takeOver(term: { readonly valid: boolean }): void {
+    if (this.unavailable === undefined) this.bridges?.takeOver();
     this.recorder?.start(term);
     this.gateway?.start(term);
   }
@@ -175,20 +188,17 @@ export class SandboxNetworks {
       );
     }
     const { mac, ipv4 } = spec.networkInterface ?? {};
+    const wanted = {
+      ...options,
+      sandboxId,
+      hostname,
+      mac: mac ?? undefined,
+      ipv4: ipv4 ?? undefined,
+      ports: spec.ports,
+    };
     const open = async () => {
-      if (!found) {
-        const network = options.name ?? (await this.ensureNetwork());
-        await createPauseContainer({
-          ...options,
-          sandboxId,
-          hostname,
-          network,
-          mac: mac ?? undefined,
-          ipv4: ipv4 ?? undefined,
-          ports: spec.ports,
-        });
-      }
-      return this.startPause(sandboxId);
+      if (!found) await this.placement.create(wanted);
+      return this.placement.start(wanted, found);
     };
     const pause = await open().catch(async (cause: Error) => {
       if (ipv4 == null || !ADDRESS_REFUSED.test(cause.message)) throw cause;
@@ -200,7 +210,8 @@ export class SandboxNetworks {
       );
     });
     const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
-    const surroundings = this.surroundingsOf(pause);
+    const addresses = this.surroundings.text();
+    const surroundings = this.surroundings.of(pause);
     const gated = spec.gated ? new GatedRules(policy, spec.gated, surroundings) : undefined;
     const rules = compilePolicy(
       policy,
@@ -212,6 +223,8 @@ export class SandboxNetworks {
     // The list of refusals of a sandbox with a gateway has those of the kernel too.
     const isCounted = this.recorder !== undefined && (spec.networkRecord === true || spec.gated != null);
     await loadRules(pause.pid, environmentLineOf(sandboxId), isCounted ? rules + recordTable() : rules);
+    this.running.add(sandboxId);
+    this.updates.started(sandboxId, addresses);
     const evaluator = hasDomainRules(policy) ? undefined : new Evaluator(policy, surroundings);
     this.recorder?.begin(sandboxId, pause.pid, isCounted ? { evaluator } : undefined);
     const mtu = spec.networkInterface?.mtu ?? undefined;
@@ -262,6 +275,11 @@ export class SandboxNetworks {
     const pauses = new Map(
       containers.filter(isPauseContainer).map((container) => [container.Labels[PAUSE_LABEL], container]),
     );
+    if (this.unavailable === undefined) {
+      this.bridges?.note([...pauses.values()], (id) => this.claimed.has(id));
+      this.running = new Set([...pauses].flatMap(([id, pause]) => (id && isRunning(pause) ? [id] : [])));
+      this.noteAddresses();
+    }
     for (const sandboxId of new Set([...sandboxes.keys(), ...pauses.keys()])) {
       if (sandboxId === undefined || this.claimed.has(sandboxId) || this.repairs.has(sandboxId)) continue;
       if (neededRepair(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
@@ -272,8 +290,9 @@ export class SandboxNetworks {
     }
   }
 
-  /** Waits for `repair`. Removes the bridge if no pause container needs it. */
+  /** Waits for `repair`. Removes the bridges if no pause container needs them. */
   async close(): Promise<void> {
+    await this.updates.close();
     await this.recorder?.close();
     await this.gateway?.close();
     await Promise.all(this.repairs.values());
@@ -282,9 +301,9 @@ export class SandboxNetworks {
     try {
       if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
       await this.gateway?.removeHolder();
-      if (this.options.name === undefined) await this.docker.getNetwork(this.ownNetwork).remove();
+      await this.bridges?.removeAll();
     } catch {
-      // A remaining bridge is used again.
+      // Remaining bridges are used again.
     }
   }
 
@@ -312,73 +331,17 @@ export class SandboxNetworks {
     }
   }
 
-  private resolvers(): readonly string[] {
-    return this.options.resolvers ?? systemResolvers().addresses;
+  private noteAddresses(isUrgent = false): void {
+    this.updates.note([...this.running], this.surroundings.text(), isUrgent);
   }
 
-  private surroundingsOf({ gateways, links }: PauseContainer): Surroundings {
-    return {
-      hosts: [...hostAddresses(), ...gateways],
-      resolvers: this.resolvers(),
-      neighbours: links,
-      openableGroups: this.options.openableGroups,
-    };
-  }
-
-  private get ownNetwork(): string {
-    return `sandkeep-${this.options.instanceId}`;
-  }
-
-  private async startPause(sandboxId: string): Promise<PauseContainer> {
-    try {
-      return await startPauseContainer(this.docker, sandboxId);
-    } catch (error) {
-      // `docker network prune` removes a network that only stopped containers use.
-      if (statusOf(error) !== NOT_FOUND || this.options.name !== undefined) throw error;
-      const network = this.docker.getNetwork(await this.ensureNetwork());
-      const Container = pauseContainerName(sandboxId);
-      await network.disconnect({ Container, Force: true });
-      await network.connect({ Container });
-      return startPauseContainer(this.docker, sandboxId);
-    }
-  }
-
-  private async ensureNetwork(): Promise<string> {
-    const name = this.ownNetwork;
-    // The engine does not detect a concurrent duplicate.
-    this.creatingNetwork ??= createNetworkIfMissing(this.docker, name, this.options.instanceId).finally(
-      () => (this.creatingNetwork = undefined),
+  private async updateAddresses(sandboxId: string): Promise<void> {
+    const found = await inspectPauseContainer(this.docker, sandboxId);
+    if (!found?.State.Running) return;
+    const pause = parsePauseContainer(found);
+    const script = changedAddresses(this.surroundings.of(pause));
+    await withNamespace(pause.pid, environmentLineOf(sandboxId), async (namespace) =>
+      applyRules(namespace, script),
     );
-    await this.creatingNetwork;
-    return name;
   }
-}
-
-async function createNetworkIfMissing(docker: Docker, name: string, instanceId: string): Promise<void> {
-  try {
-    await docker.getNetwork(name).inspect();
-    return;
-  } catch (error) {
-    if (statusOf(error) !== NOT_FOUND) throw error;
-  }
-  await docker.createNetwork({
-    Name: name,
-    Driver: 'bridge',
-    CheckDuplicate: true,
-    EnableIPv6: false,
-    Labels: { [INSTANCE_LABEL]: instanceId },
-    // A second barrier between neighbours, besides the rules.
-    Options: { 'com.docker.network.bridge.enable_icc': 'false' },
-  });
-}
-
-function hostAddresses(): string[] {
-  return Object.values(networkInterfaces())
-    .flatMap((addresses) => addresses ?? [])
-    .filter(({ internal }) => !internal)
-    .map(({ address }) => withoutZone(address));
-}
-
-function withoutZone(address: string): string {
-  return address.split('%')[0]!;
 }

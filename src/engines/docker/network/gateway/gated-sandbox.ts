@@ -31,8 +31,9 @@ export class GatedSandbox {
   constructor(
     /** Its secrets can change while it runs. */
     public run: GatedRun,
-    private readonly pause: PauseContainer,
-    private readonly surroundings: Surroundings,
+    readonly pause: PauseContainer,
+    /** The addresses of the machine can change while it runs. */
+    public surroundings: Surroundings,
     /** Bounds the programs that run at once. */
     private readonly inTurn: (orgId: string, act: () => Promise<void>) => Promise<void>,
   ) {

@@ -6,6 +6,7 @@ import type { Authority, FromGateway } from '../../../../gateway/protocol.js';
 import { sleep } from '../../../../lib/sleep.js';
 import type { Surroundings } from '../../../../network-policy/evaluate.js';
 import type { GuestInit } from '../../guest-init.js';
+import { changedAddresses } from '../compile-policy.js';
 import { applyRules, isAliveWith, withNamespace } from '../nftables.js';
 import type { PauseContainer } from '../pause-container.js';
 import { GatedSandbox, type GatedRun } from './gated-sandbox.js';
@@ -39,9 +40,11 @@ export interface GatewayOptions {
   openableGroups: Surroundings['openableGroups'];
   /** The bridge of the sandboxes, which is made where it is missing. */
   network: () => Promise<string>;
-  hosts: () => string[];
+  /** The addresses of the machine, with those of its bridges, and the subnets of the bridges. */
+  addresses: () => { hosts: readonly string[]; neighbours: readonly string[] };
+  surroundingsOf: (pause: PauseContainer) => Surroundings;
   /** The sandboxes with a gateway that run now. */
-  running: () => Promise<{ run: GatedRun; pause: PauseContainer; surroundings: Surroundings }[]>;
+  running: () => Promise<{ run: GatedRun; pause: PauseContainer }[]>;
 }
 
 interface Ready {
@@ -138,6 +141,21 @@ export class GatewaySupervisor {
     if (!sandbox) return;
     sandbox.run = { orgId, sandboxId, spec };
     this.ready?.program.send({ type: 'sandbox', sandbox: sandbox.settings(secrets) });
+  }
+
+  /** The machine has other addresses than before. A program that starts later reads them itself. */
+  async changeAddresses(): Promise<void> {
+    for (const sandbox of this.sandboxes.values())
+      sandbox.surroundings = this.options.surroundingsOf(sandbox.pause);
+    const { ready } = this;
+    if (!ready) return;
+    const { holder, program } = ready;
+    await this.inHolder(holder, async (descriptor) =>
+      applyRules(descriptor, changedAddresses(this.addressesFor(holder))),
+    );
+    const ended = new AbortController();
+    void program.ended.then(() => ended.abort());
+    await this.sendAll(program, ended.signal);
   }
 
   /** The sandbox has ended, or begins a run without the gateway. */
@@ -293,16 +311,14 @@ export class GatewaySupervisor {
     if (this.configured !== namespace) {
       await ipIn(descriptor, NO_DELIVERY, [], ['-force']).catch(() => undefined);
       await ipIn(descriptor, DELIVERY);
-      const { hosts, resolvers, openableGroups } = this.options;
-      const rules = gatewayRules({
-        hosts: [...hosts(), ...holder.gateways],
-        resolvers: resolvers(),
-        neighbours: holder.links,
-        openableGroups,
-      });
+      const { resolvers, openableGroups } = this.options;
+      const addresses = this.addressesFor(holder);
+      const rules = gatewayRules({ ...addresses, resolvers: resolvers(), openableGroups });
       await applyRules(descriptor, rules);
       for (const sandbox of this.sandboxes.values()) sandbox.linkedTo = undefined;
       this.configured = namespace;
+    } else {
+      await applyRules(descriptor, changedAddresses(this.addressesFor(holder)));
     }
     for (const sandbox of this.sandboxes.values()) {
       if (sandbox.linkedTo === namespace) continue;
@@ -311,10 +327,16 @@ export class GatewaySupervisor {
     }
   }
 
+  private addressesFor({ gateways, links }: Holder): { hosts: string[]; neighbours: string[] } {
+    const { hosts, neighbours } = this.options.addresses();
+    return { hosts: [...hosts, ...gateways], neighbours: [...neighbours, ...links] };
+  }
+
   private async discover(): Promise<void> {
-    for (const { run, pause, surroundings } of await this.options.running()) {
+    const { running, surroundingsOf } = this.options;
+    for (const { run, pause } of await running()) {
       if (!this.sandboxes.has(run.sandboxId))
-        this.sandboxes.set(run.sandboxId, this.sandboxOf(run, pause, surroundings));
+        this.sandboxes.set(run.sandboxId, this.sandboxOf(run, pause, surroundingsOf(pause)));
     }
   }
 
