@@ -318,6 +318,35 @@ create table orgs (
 CREATE TRIGGER preview_settings_changed AFTER UPDATE OF public_previews, preview_notice ON public.orgs FOR EACH ROW EXECUTE FUNCTION announce_preview_settings();
 create policy own_organization on orgs using (id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table pools (
+  org_id uuid not null,
+  id uuid not null,
+  name text collate "C" not null,
+  request json not null,
+  run_spec jsonb not null,
+  spec json not null,
+  runtime text not null,
+  size integer not null,
+  most integer,
+  image_digest text,
+  tag_checked_at timestamp with time zone not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  refilled_at timestamp with time zone not null,
+  next_refill_at timestamp with time zone not null,
+  failures integer not null default 0,
+  last_failure_message text,
+  removed_at timestamp with time zone,
+  constraint pools_pkey PRIMARY KEY (org_id, id),
+  constraint pools_check CHECK ((most >= size)),
+  constraint pools_id_key UNIQUE (id),
+  constraint pools_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint pools_size_check CHECK (((size >= 0) AND (size <= 100)))
+);
+CREATE INDEX pools_kept ON public.pools USING btree (runtime, refilled_at) WHERE (removed_at IS NULL);
+CREATE UNIQUE INDEX pools_name ON public.pools USING btree (org_id, name) WHERE (removed_at IS NULL);
+create policy own_organization on pools using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table previews (
   org_id uuid not null,
   id uuid not null,
@@ -536,12 +565,16 @@ create table sandboxes (
   stop_message text,
   command json,
   image_digest text,
+  pool_id uuid,
+  warm boolean not null default false,
+  source json,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
   constraint sandboxes_check2 CHECK (((runtime IS NULL) = (run_spec IS NULL))),
   constraint sandboxes_disk_mib_check CHECK ((disk_mib >= 0)),
   constraint sandboxes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint sandboxes_org_id_pool_id_fkey FOREIGN KEY (org_id, pool_id) REFERENCES pools(org_id, id),
   constraint sandboxes_status_check CHECK ((status = ANY (ARRAY['created'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))),
   constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text]))),
   constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text, 'secret_violation'::text]))),
@@ -551,13 +584,14 @@ CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_
 CREATE INDEX sandboxes_disk ON public.sandboxes USING btree (worker_id) INCLUDE (org_id, disk_mib) WHERE ((destroyed_at IS NULL) AND (disk_mib > 0));
 CREATE INDEX sandboxes_lingering ON public.sandboxes USING btree (changed_at) WHERE (ephemeral AND (removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['stopped'::text, 'failed'::text])));
 CREATE UNIQUE INDEX sandboxes_name ON public.sandboxes USING btree (org_id, name) WHERE (removed_at IS NULL);
+CREATE INDEX sandboxes_of_pool ON public.sandboxes USING btree (org_id, pool_id) WHERE ((pool_id IS NOT NULL) AND (removed_at IS NULL));
 CREATE INDEX sandboxes_running ON public.sandboxes USING btree (org_id, ephemeral) WHERE ((removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['starting'::text, 'running'::text])));
 CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
 CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
 CREATE TRIGGER clear_spec_format BEFORE UPDATE OF spec ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION clear_spec_format();
-CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run))))) EXECUTE FUNCTION count_changed_sandbox();
+CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run))) OR (old.ephemeral <> new.ephemeral))) EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_deleted_sandbox AFTER DELETE ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_new_sandboxes AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION count_new_sandboxes();
 CREATE TRIGGER open_label_periods AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION open_label_periods();
@@ -901,11 +935,15 @@ declare
   ran constant boolean := existed and counts_as_running(old.runtime, old.status, old.next_run);
   exists_now constant boolean := tg_op = 'UPDATE' and new.removed_at is null;
   runs constant boolean := exists_now and counts_as_running(new.runtime, new.status, new.next_run);
+  is_ephemeral boolean := old.ephemeral;
 begin
+  if tg_op = 'UPDATE' then
+    is_ephemeral := new.ephemeral;
+  end if;
   insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
   values (old.org_id, exists_now::int - existed::int,
-    case when old.ephemeral then runs::int - ran::int else 0 end,
-    case when old.ephemeral then 0 else runs::int - ran::int end);
+    (runs and is_ephemeral)::int - (ran and old.ephemeral)::int,
+    (runs and not is_ephemeral)::int - (ran and not old.ephemeral)::int);
   return null;
 end
 $function$;
@@ -994,6 +1032,15 @@ AS $function$
     ((from_at at time zone 'UTC')::date - date '1970-01-01'),
     (((to_at - interval '1 microsecond') at time zone 'UTC')::date - date '1970-01-01')) as n
   where from_at < to_at
+$function$;
+
+CREATE OR REPLACE FUNCTION public.is_worker_live(worker uuid, at timestamp with time zone)
+ RETURNS boolean
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog'
+AS $function$
+  select exists (select from public.workers where id = worker and expires_at > at)
 $function$;
 
 CREATE OR REPLACE FUNCTION public.make_event_partition(of_month timestamp with time zone)

@@ -55,6 +55,8 @@ import { modificationExamples } from './sandboxes/modify/examples.js';
 import { modificationRoutes } from './sandboxes/modify/routes.js';
 import { networkExamples } from './sandboxes/network/examples.js';
 import { networkRoutes } from './sandboxes/network/routes.js';
+import { poolExamples } from './sandboxes/pools/examples.js';
+import { poolRoutes } from './sandboxes/pools/routes.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
 import { terminalRoutes } from './sandboxes/terminal/routes.js';
 import { CreateSandboxRequest } from './spec/specification.js';
@@ -77,6 +79,7 @@ const EXAMPLES = {
   ...metricsExamples,
   ...modificationExamples,
   ...networkExamples,
+  ...poolExamples,
   ...unsupportedExamples,
   ...execExamples,
   ...sandboxFileExamples,
@@ -154,6 +157,7 @@ export async function buildApp(
     metricsRoutes(api);
     modificationRoutes(api);
     networkRoutes(api);
+    poolRoutes(api);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, steps, ctx.log);

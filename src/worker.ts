@@ -15,9 +15,10 @@ import { makeSampling } from './sandboxes/metrics/jobs.js';
 import { makePlacement } from './sandboxes/placement/place.js';
 import { makeWaitLog, noteLongWaits } from './sandboxes/placement/wait-notices.js';
 import { Reconciler } from './sandboxes/reconcile/reconcile.js';
+import { startPools } from './sandboxes/pools/jobs.js';
 import { removeLingering } from './sandboxes/lifecycle/remove-ephemeral.js';
 import { makeLostSessionEnds } from './sandboxes/sessions/jobs.js';
-import { enforcePools } from './sandboxes/lifecycle/stop-over-quota.js';
+import { enforceHours } from './sandboxes/lifecycle/stop-over-quota.js';
 import { deleteEndedPreviews } from './previews/grants/jobs.js';
 import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
@@ -55,6 +56,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   };
   const reconciling = startReconciling(ctx, onError);
   const jobs = startJobs(ctx, onError);
+  const pools = startPools(ctx, onError);
   const webhooks = startWebhooks(ctx);
   const sealing = startSealing(ctx, onError('seal'));
   const network = makeNetworkRecordJob();
@@ -64,7 +66,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   });
   return {
     async stop() {
-      const loops = [recording, ...jobs];
+      const loops = [recording, pools, ...jobs];
       await Promise.all([reconciling.stop(), webhooks.stop(), ...loops.map((loop) => loop.stop())]);
       await network.finish(ctx).catch(onError('network record'));
       await sealing.stop();
@@ -81,7 +83,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
   return [
     job(removeLingering, SWEEP_EVERY_MS),
     job(makeLostSessionEnds(), ctx.settings.sessionLostMs / LOST_SESSION_CHECKS),
-    job(enforcePools, SWEEP_EVERY_MS),
+    job(enforceHours, SWEEP_EVERY_MS),
     job(compactAllCounts, COMPACT_COUNTS_EVERY_MS),
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),
     job(giveUpUnwanted, NOTE_WAITS_EVERY_MS),

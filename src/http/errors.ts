@@ -136,6 +136,11 @@ export const CATALOGUE = {
     message: 'there is no such key',
     remedy: 'Check the id against `GET /v1/keys`.',
   },
+  pool_not_found: {
+    status: 404,
+    message: 'there is no such pool',
+    remedy: '`GET /v1/pools` lists the pools of the organization.',
+  },
   preview_not_found: {
     status: 404,
     message: 'there is no such preview',

@@ -44,6 +44,7 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
       ],
       tags: [
         { name: 'sandboxes', description: 'Isolated compute with a lifecycle and a log.' },
+        { name: 'pools', description: 'Started sandboxes that creates take.' },
         { name: 'volumes', description: 'Storage that outlives sandboxes, and its files.' },
         { name: 'events', description: 'The audit trail of the organization.' },
         { name: 'webhooks', description: 'Addresses that audit events are posted to.' },

@@ -2,6 +2,8 @@
 export interface Meters {
   /** `seconds`: from the admission of the run to its start. */
   runStarted(seconds: number): void;
+  /** A create with a start. `warm`: it took a sandbox of a pool. */
+  sandboxCreated(source: 'warm' | 'cold'): void;
   /** `seconds`: from the request to stop it; undefined: the run ended by itself. */
   runEnded(reason: string, seconds: number | undefined): void;
   runtimeCalled(call: string, outcome: 'done' | 'failed', seconds: number): void;
@@ -22,6 +24,7 @@ const drop = () => undefined;
 
 export const NO_METERS: Meters = {
   runStarted: drop,
+  sandboxCreated: drop,
   runEnded: drop,
   runtimeCalled: drop,
   loopFailed: drop,

@@ -22,6 +22,12 @@ export function makeMeters({ Counter, Gauge, Histogram }: Library, registry: Reg
     buckets: STOP_SECONDS,
     registers,
   });
+  const creates = new Counter({
+    name: 'sandkeep_creates_total',
+    help: 'Creates with a start, by source: warm, from a pool, or cold.',
+    labelNames: ['source'],
+    registers,
+  });
   const ends = new Counter({
     name: 'sandkeep_run_ends_total',
     help: 'Ended runs, by reason.',
@@ -80,6 +86,7 @@ export function makeMeters({ Counter, Gauge, Histogram }: Library, registry: Reg
   });
   return {
     runStarted: (seconds) => starts.observe(seconds),
+    sandboxCreated: (source) => creates.inc({ source }),
     runEnded(reason, seconds) {
       ends.inc({ reason });
       if (seconds !== undefined) stops.observe(seconds);

@@ -7,6 +7,7 @@ import { readVerifications } from '../audit/verify/verification-queries.js';
 import { listWorkers } from '../workers/queries.js';
 import { gauge, total, type Sample } from './samples.js';
 import {
+  countPoolSandboxes,
   countSandboxes,
   firstWaitingRun,
   readDatabaseState,
@@ -34,6 +35,7 @@ export async function measureState(pool: Pool, { byOrg }: StateOptions): Promise
     await tx.query(`set transaction read only; set local statement_timeout = ${STATEMENT_TIMEOUT_MS}`);
     return [
       ...(await sandboxes(tx, byOrg)),
+      ...(await pools(tx)),
       ...(await quotas(tx, byOrg)),
       ...(await placement(tx)),
       ...(await workers(tx)),
@@ -54,6 +56,15 @@ async function sandboxes(sql: Sql, byOrg: boolean): Promise<Sample[]> {
   if (byOrg) return counted.map(({ status, count, org }) => sample(status, count, org));
   const counts = new Map(counted.map(({ status, count }) => [status, count]));
   return STATUSES.map((status) => sample(status, counts.get(status) ?? 0, null));
+}
+
+async function pools(sql: Sql): Promise<Sample[]> {
+  const { ready, starting, missing } = await countPoolSandboxes(sql);
+  const help =
+    'Sandboxes of pools that no create has taken, by state: ready, starting, or missing to the sizes.';
+  return Object.entries({ ready, starting, missing }).map(([state, count]) =>
+    gauge('sandkeep_pool_sandboxes', help, count, { state }),
+  );
 }
 
 async function quotas(sql: Sql, byOrg: boolean): Promise<Sample[]> {

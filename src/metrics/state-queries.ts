@@ -16,6 +16,23 @@ export async function countSandboxes(sql: Sql, byOrg: boolean): Promise<(Counted
   return rows;
 }
 
+/** `missing`: those that the sizes ask for beside the others. */
+export async function countPoolSandboxes(
+  sql: Sql,
+): Promise<{ ready: number; starting: number; missing: number }> {
+  const { rows } = await sql.query<{ ready: number; starting: number; missing: number }>(
+    `select coalesce(sum(m.ready), 0)::int as ready, coalesce(sum(m.starting), 0)::int as starting,
+       coalesce(sum(greatest(p.size - m.ready - m.starting, 0)), 0)::int as missing
+     from pools p
+     cross join lateral (
+       select count(*) filter (where s.status = 'running') as ready, count(*) filter (where s.status = 'starting') as starting
+       from sandboxes s where s.org_id = p.org_id and s.pool_id = p.id and s.removed_at is null and s.warm
+     ) m
+     where p.removed_at is null`,
+  );
+  return rows[0]!;
+}
+
 export interface QuotaUse extends Record<string, unknown> {
   org: string;
   quota: string;

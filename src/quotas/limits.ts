@@ -21,35 +21,35 @@ export type Switch = (typeof SWITCHES)[number];
 
 export type Limits = Record<Limit, number | null> & Record<Switch, boolean>;
 
-export interface PoolUsage {
+export interface UsedHours {
   vcpu_hours_used: number;
   memory_gib_hours_used: number;
   disk_gib_hours_used: number;
 }
 
-/** The first pool of included hours that is used up under `hard_cap`. */
-export function exhaustedPool(
+/** The first included hours that are used up under `hard_cap`. */
+export function exhaustedHours(
   limits: Limits,
-  used: PoolUsage,
+  used: UsedHours,
 ): { quota: Limit; limit: number; used: number } | undefined {
   if (!limits.hard_cap) return undefined;
-  const pools = [
+  const allowances = [
     { quota: 'included_vcpu_hours', used: used.vcpu_hours_used },
     { quota: 'included_memory_gib_hours', used: used.memory_gib_hours_used },
     { quota: 'included_disk_gib_hours', used: used.disk_gib_hours_used },
   ] as const;
-  for (const pool of pools) {
-    const limit = limits[pool.quota];
-    if (limit !== null && pool.used >= limit) return { ...pool, limit };
+  for (const allowance of allowances) {
+    const limit = limits[allowance.quota];
+    if (limit !== null && allowance.used >= limit) return { ...allowance, limit };
   }
   return undefined;
 }
 
 /** If false, the usage need not be added up. */
-export function canExhaustPool({ hard_cap, ...limits }: Limits): boolean {
+export function canExhaustHours({ hard_cap, ...limits }: Limits): boolean {
   const { included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours } = limits;
-  const pools = [included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours];
-  return hard_cap && pools.some((pool) => pool !== null);
+  const allowances = [included_vcpu_hours, included_memory_gib_hours, included_disk_gib_hours];
+  return hard_cap && allowances.some((allowance) => allowance !== null);
 }
 
 /** The limit for the sum of all caps, in GiB. The included storage counts under `hard_cap`. */

@@ -4,7 +4,7 @@ import { prepared } from '../db/prepared.js';
 import type { Instant } from '../lib/instant.js';
 import { inUnits } from '../prices/price.js';
 import { computeTotals } from '../usage/summary-queries.js';
-import { LIMITS, SWITCHES, type Limit, type Limits, type PoolUsage } from './limits.js';
+import { LIMITS, SWITCHES, type Limit, type Limits, type UsedHours } from './limits.js';
 
 const COLUMNS = [...LIMITS, ...SWITCHES].join(', ');
 
@@ -153,7 +153,7 @@ export async function countPublishedPorts(sql: Sql, orgId: string): Promise<numb
 }
 
 /** The usage in `[since, now)`, exact in integers and divided once. */
-export async function poolUsage(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<PoolUsage> {
+export async function usedHours(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<UsedHours> {
   const { vcpu_hour, memory_gib_hour, disk_gib_hour } = await computeTotals(sql, orgId, {
     since,
     until: now,

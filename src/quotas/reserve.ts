@@ -4,14 +4,14 @@ import type { Sql } from '../db/pool.js';
 import { Overtaken } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
-import { exhaustedPool, canExhaustPool, storageLimit, type Limit, type Limits } from './limits.js';
+import { exhaustedHours, canExhaustHours, storageLimit, type Limit, type Limits } from './limits.js';
 import { refuseTotal } from './refuse.js';
 import {
   compactCounts,
   countPublishedPorts,
   getQuotas,
   lockQuotas,
-  poolUsage,
+  usedHours,
   sumOfCaps,
   type QuotaRow,
 } from './queries.js';
@@ -150,14 +150,14 @@ async function refuseStart(tx: Sql, caller: Caller, limits: Limits, at: Instant)
       details,
     );
   }
-  if (!canExhaustPool(limits)) return;
-  const pool = exhaustedPool(limits, await poolUsage(tx, caller.orgId, startOfMonth(at), at));
-  if (!pool) return;
+  if (!canExhaustHours(limits)) return;
+  const exhausted = exhaustedHours(limits, await usedHours(tx, caller.orgId, startOfMonth(at), at));
+  if (!exhausted) return;
   refuseTotal(
     caller,
-    pool.quota,
-    pool.limit,
-    pool.used,
-    `the ${pool.limit} hours of this month are used up, until the next UTC month nothing can be started`,
+    exhausted.quota,
+    exhausted.limit,
+    exhausted.used,
+    `the ${exhausted.limit} hours of this month are used up, until the next UTC month nothing can be started`,
   );
 }

@@ -1,18 +1,18 @@
 import type { Sql } from '../db/pool.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
-import { exhaustedPool } from './limits.js';
-import { countPublishedPorts, getQuotas, poolUsage } from './queries.js';
+import { exhaustedHours } from './limits.js';
+import { countPublishedPorts, getQuotas, usedHours } from './queries.js';
 import type { QuotaUsage } from './schema.js';
 
 export async function showQuotas(sql: Sql, orgId: string, at: Instant): Promise<QuotaUsage | undefined> {
   const row = await getQuotas(sql, orgId);
   if (!row) return undefined;
   const { count_rows: _, most_at_once: __, existing, ephemeral_running, persistent_running, ...limits } = row;
-  const pool = await poolUsage(sql, orgId, startOfMonth(at), at);
+  const pool = await usedHours(sql, orgId, startOfMonth(at), at);
   return {
     ...limits,
     ...pool,
-    pool_exhausted: exhaustedPool(limits, pool) !== undefined,
+    pool_exhausted: exhaustedHours(limits, pool) !== undefined,
     total_sandboxes: existing,
     concurrent_ephemeral_running: ephemeral_running,
     concurrent_persistent_running: persistent_running,

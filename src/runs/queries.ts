@@ -49,6 +49,21 @@ export async function extendWanted(
   );
 }
 
+/** A create takes over a run of a pool. The transaction has locked its sandbox. */
+export async function takeOverRun(
+  target: WriteTarget,
+  orgId: string,
+  id: string,
+  limits: Pick<NewRun, 'max_duration_secs' | 'idle_timeout_secs'>,
+): Promise<void> {
+  await write(
+    target,
+    (p) => `update runs set max_duration_secs = ${p(limits.max_duration_secs)},
+       idle_timeout_secs = ${p(limits.idle_timeout_secs)}, wanted_until = null
+     where org_id = ${p(orgId)} and id = ${p(id)}`,
+  );
+}
+
 export async function everRan(sql: Sql, orgId: string, sandboxId: string): Promise<boolean> {
   const { rows } = await sql.query<{ ran: boolean }>(
     `select exists (

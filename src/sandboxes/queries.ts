@@ -25,12 +25,30 @@ export interface NewSandbox extends SandboxRow {
   run_spec: RunSpec;
   run_id: string | null;
   changed_at: Instant;
+  /** The pool that starts it for a later create. Default: none. */
+  pool_id?: string;
 }
 
 export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): Promise<void> {
-  const { run_spec, run_id, changed_at } = sandbox;
-  const columns = [...SANDBOX.columnNames, 'spec_format', 'run_spec', 'run_id', 'changed_at'];
-  const values = [...SANDBOX.stored(sandbox), SPEC_FORMAT, stringifyExact(run_spec), run_id, changed_at];
+  const { run_spec, run_id, changed_at, pool_id = null } = sandbox;
+  const columns = [
+    ...SANDBOX.columnNames,
+    'spec_format',
+    'run_spec',
+    'run_id',
+    'changed_at',
+    'pool_id',
+    'warm',
+  ];
+  const values = [
+    ...SANDBOX.stored(sandbox),
+    SPEC_FORMAT,
+    stringifyExact(run_spec),
+    run_id,
+    changed_at,
+    pool_id,
+    pool_id !== null,
+  ];
   await write(
     target,
     (p) =>
@@ -82,6 +100,8 @@ export async function insertMounted(
 /** `requiredLabels`: a sandbox without all of these labels is not found. */
 export type SandboxKey = ({ id: string } | { name: string }) & {
   requiredLabels?: Readonly<Record<string, string>>;
+  /** Also a sandbox of a pool that no create has taken: no caller may reach it. */
+  orWarm?: true;
 };
 
 /** `will_start`: an admitted run follows the current one. */
@@ -139,7 +159,7 @@ export async function getSandboxTexts(
   const { rows } = await sql.query<SandboxTextRow>(
     prepared(
       `select ${SHORT_COLUMNS} from sandboxes s
-       where s.org_id = $1 and s.${by} = any ($2::${by === 'id' ? 'uuid' : 'text'}[]) and s.removed_at is null`,
+       where s.org_id = $1 and s.${by} = any ($2::${by === 'id' ? 'uuid' : 'text'}[]) and s.removed_at is null and not s.warm`,
       [orgId, values],
     ),
   );
@@ -153,6 +173,8 @@ export interface SandboxPlace {
   status: string;
   worker_id: string | null;
   run_id: string | null;
+  /** The variables that its container lacks, as it was started for a pool. Null: it was not. */
+  late_env: { key: string; value: string }[] | null;
 }
 
 export async function getWorkerOf(
@@ -162,7 +184,9 @@ export async function getWorkerOf(
 ): Promise<SandboxPlace | undefined> {
   const { condition, values } = keyed(key);
   const { rows } = await sql.query<SandboxPlace & Record<string, unknown>>(
-    `select s.id, s.name, s.status, s.worker_id, s.run_id from sandboxes s
+    `select s.id, s.name, s.status, s.worker_id, s.run_id,
+       case when s.pool_id is not null then s.run_spec -> 'env' end as late_env
+     from sandboxes s
      where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],
   );
@@ -204,7 +228,8 @@ function parsedSpec(text: string | null): unknown {
 }
 
 export function keyed(key: SandboxKey): { condition: string; values: unknown[] } {
-  const [condition, value] = 'id' in key ? ['s.id = $2::uuid', key.id] : ['s.name = $2::text', key.name];
+  const [found, value] = 'id' in key ? ['s.id = $2::uuid', key.id] : ['s.name = $2::text', key.name];
+  const condition = key.orWarm ? found : `${found} and not s.warm`;
   const labels = key.requiredLabels;
   if (labels === undefined || Object.keys(labels).length === 0) return { condition, values: [value] };
   return {

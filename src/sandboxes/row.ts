@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { DateTime, Field, Named, Nullable, PageOf, Uuid } from '../http/schema.js';
+import { DateTime, Field, Named, Nullable, PageOf, Uuid, Words } from '../http/schema.js';
 import {
   flag,
   instant,
@@ -15,6 +15,28 @@ import {
 } from './row-kinds.js';
 import { SandboxCommand, SandboxStatus, SandboxStatusReason, StopReason } from '../spec/statuses.js';
 import { SandboxSpec } from '../spec/specification.js';
+
+const SandboxSource = Named(
+  'SandboxSource',
+  {
+    start: Words(['warm', 'cold'], {
+      description:
+        '`warm`: it took a sandbox of a pool, which ran already. `cold`: it was started for its create.',
+    }),
+    pool: Type.String({ description: 'The pool with the image, of several the one that differs least.' }),
+    reason: Nullable(
+      Words(['differs', 'none_ready'], {
+        description:
+          'Why the start was cold. `differs`: the pool cannot give what `differs` names. `none_ready`: the pool had no sandbox ready. Null: it was warm.',
+      }),
+    ),
+    differs: Type.Array(Type.String(), {
+      description: 'The fields of the create that a running sandbox of the pool cannot take over.',
+    }),
+  },
+  'How the first run of a sandbox began, beside a pool.',
+);
+export type SandboxSource = Static<typeof SandboxSource>;
 
 /**
  * The fields of a sandbox. Each is a column of `sandboxes`, a property of every answer and a part of both serializers.
@@ -97,6 +119,15 @@ export const SANDBOX_FIELDS = {
     text,
     Type.Optional(
       Nullable(Type.String({ description: 'The runtime it belongs to; null for imported history.' })),
+    ),
+  ),
+  source: nullable(
+    object<SandboxSource>(),
+    Type.Optional(
+      Field(
+        Nullable(SandboxSource),
+        'An extension: how its first run began, beside a pool. Null: no pool of the organization has its image, or the create started nothing.',
+      ),
     ),
   ),
 };

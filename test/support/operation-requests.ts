@@ -14,12 +14,17 @@ export interface Classified {
   absent?: [code: string, message: string];
   /** The operation exists only to be refused, and looks nothing up. */
   isUnsupported?: true;
+  /** It is for the organization as a whole: a key that is narrowed to labels is refused. */
+  isWhole?: true;
+  /** It creates a resource of the caller under a name that others may have too. */
+  makesOwn?: true;
 }
 
 const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
 /** An open session in the sandbox of each fixture. No process serves it. */
 const SESSION_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d77';
 const UNKNOWN_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55';
+const NO_POOL: Classified['absent'] = ['pool_not_found', 'there is no such pool'];
 const NO_VOLUME: Classified['absent'] = ['volume_not_found', 'volume not found'];
 
 // On the routes of files, clients read every other code as an unknown sandbox.
@@ -172,6 +177,16 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   }),
   open_sandbox_agent: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/agent` }),
   delete_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
+  list_pools: () => ({ path: '/v1/pools', isWhole: true }),
+  // A pool of its own, so that the other requests find none in any order.
+  put_pool: () => ({
+    path: '/v1/pools/kept',
+    body: { ...smallRequest(''), name: undefined, size: 0 },
+    isWhole: true,
+    makesOwn: true,
+  }),
+  get_pool: () => ({ path: '/v1/pools/warm', absent: NO_POOL, isWhole: true }),
+  delete_pool: () => ({ path: '/v1/pools/warm', absent: NO_POOL, isWhole: true }),
   get_org: () => ({ path: '/v1/me/org' }),
   list_members: () => ({ path: '/v1/members' }),
   get_quotas: () => ({ path: '/v1/quotas' }),
@@ -245,6 +260,10 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     ],
   );
   const preview = await succeed(client.post(`/v1/sandboxes/${sandbox.id}/previews`, { port: 8080 }));
+  for (const name of ['warm', 'kept']) {
+    const body = { image: { type: 'oci', reference: 'victim' }, size: 0 };
+    await succeed(client.request('PUT', `/v1/pools/${name}`, { body }));
+  }
   const event = (await succeed(client.get('/v1/events'))).data[0];
   return { client, sandbox, preview, volume, event, key: { id: client.keyId }, webhook: { id, delivery } };
 }
@@ -275,6 +294,7 @@ const TABLES = [
   'terminal_tickets',
   'sandbox_sessions',
   'previews',
+  'pools',
 ];
 
 const DIGESTS = TABLES.map(

@@ -462,6 +462,8 @@ export type PaginatedMemberResponse = {
   next_cursor?: string | null;
 };
 
+export type PaginatedPoolResponse = { data: PoolResponse[]; has_more: boolean; next_cursor?: string | null };
+
 export type PaginatedPreviewResponse = {
   data: PreviewResponse[];
   has_more: boolean;
@@ -490,6 +492,51 @@ export type PaginatedWebhookResponse = {
   data: WebhookResponse[];
   has_more: boolean;
   next_cursor?: string | null;
+};
+
+export type PoolResponse = {
+  id: string;
+  name: string;
+  image: string;
+  pull_policy?: CloudPullPolicy;
+  image_digest: string | null;
+  resources: CloudSandboxResources;
+  network: SandboxNetworkResponse;
+  size: number;
+  most: number | null;
+  ready: number;
+  starting: number;
+  given: number;
+  last_failure_message: string | null;
+  created_at: string;
+  updated_at: string;
+};
+
+export type PoolSandbox = {
+  id: string;
+  name: string;
+  status: SandboxStatus;
+  started_at: string | null;
+  image_digest: string | null;
+};
+
+export type PoolWithSandboxes = {
+  id: string;
+  name: string;
+  image: string;
+  pull_policy?: CloudPullPolicy;
+  image_digest: string | null;
+  resources: CloudSandboxResources;
+  network: SandboxNetworkResponse;
+  size: number;
+  most: number | null;
+  ready: number;
+  starting: number;
+  given: number;
+  last_failure_message: string | null;
+  created_at: string;
+  updated_at: string;
+  sandboxes: PoolSandbox[];
 };
 
 export type PortProtocol = 'tcp' | 'udp';
@@ -550,6 +597,15 @@ export type PublishedPortSpec = {
   host_port: number;
   host_bind: string;
   protocol?: PortProtocol;
+};
+
+export type PutPoolRequest = {
+  image: CloudRootfsSource;
+  resources?: CloudSandboxResources;
+  network?: CloudNetworkSpec;
+  pull_policy?: CloudPullPolicy;
+  size: number;
+  most?: number | null;
 };
 
 export type QuotaUsage = {
@@ -775,6 +831,7 @@ export type SandboxResponse = {
   command?: SandboxCommand | null;
   image_digest?: string | null;
   runtime?: string | null;
+  source?: SandboxSource | null;
 };
 
 export type SandboxRuntimeOptions = {
@@ -812,6 +869,13 @@ export type SandboxSession = {
 };
 
 export type SandboxSessionKind = 'exec' | 'terminal' | 'files' | 'tcp';
+
+export type SandboxSource = {
+  start: 'warm' | 'cold';
+  pool: string;
+  reason: 'differs' | 'none_ready' | null;
+  differs: string[];
+};
 
 export type SandboxSpecResponse = {
   resources: CloudSandboxResources;
@@ -1115,6 +1179,7 @@ export type WrittenSandboxResponse = {
   command?: SandboxCommand | null;
   image_digest?: string | null;
   runtime?: string | null;
+  source?: SandboxSource | null;
 };
 
 export type WrittenVolumeResponse = {
@@ -1354,6 +1419,30 @@ export interface Operations {
     query: { cursor?: string; limit?: number };
     body: undefined;
     answer: PaginatedDeniedConnection;
+  };
+  'GET /v1/pools': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedPoolResponse;
+  };
+  'PUT /v1/pools/{name}': {
+    path: { name: string };
+    query: {};
+    body: PutPoolRequest;
+    answer: PoolResponse;
+  };
+  'GET /v1/pools/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: PoolWithSandboxes;
+  };
+  'DELETE /v1/pools/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
   };
   'GET /v1/sandboxes/{sandbox_id}/agent': {
     path: { sandbox_id: string };

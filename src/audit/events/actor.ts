@@ -8,6 +8,7 @@ export function operator(command: string): EventActor {
 export const RECONCILER: EventActor = { kind: 'system', code: 'reconciler', label: 'Sandkeep reconciler' };
 export const QUOTAS: EventActor = { kind: 'system', code: 'quotas', label: 'Sandkeep quotas' };
 export const PLACEMENT: EventActor = { kind: 'system', code: 'placement', label: 'Sandkeep placement' };
+export const POOLS: EventActor = { kind: 'system', code: 'pools', label: 'Sandkeep pools' };
 export const PREVIEW_WAKE: EventActor = { kind: 'system', code: 'preview_wake', label: 'Sandkeep previews' };
 export const WEBHOOKS: EventActor = { kind: 'system', code: 'webhooks', label: 'Sandkeep webhooks' };
 export const KEYS: EventActor = { kind: 'system', code: 'keys', label: 'Sandkeep keys' };

@@ -1,29 +1,8 @@
-import { Type, type Static, type TProperties, type TSchema } from 'typebox';
+import { Type, type Static } from 'typebox';
 import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js';
 import { STATUSES, StopReason } from '../../spec/statuses.js';
-import type { EventActor } from './schema.js';
-
-type ActorKind = EventActor['kind'];
-
-interface CatalogueEntry<Payload extends TSchema> {
-  category: string;
-  actors: readonly ActorKind[];
-  when: string;
-  payload: Payload;
-}
-
-function event<P extends TProperties>(
-  category: string,
-  actors: readonly ActorKind[],
-  when: string,
-  payload: P,
-): CatalogueEntry<ReturnType<typeof closed<P>>> {
-  return { category, actors, when, payload: closed(payload) };
-}
-
-function closed<P extends TProperties>(properties: P) {
-  return Type.Object(properties, { additionalProperties: false });
-}
+import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
+import { POOL_EVENTS } from './pool-events.js';
 
 const text = Type.String();
 const count = Type.Integer({ minimum: 0 });
@@ -31,9 +10,7 @@ const reason = Type.String({ description: 'The reason, as a code.' });
 const time = Nullable(DateTime);
 const status = Words([...STATUSES]);
 const previewId = Type.Optional(Uuid);
-const CALLER = ['api_key', 'user'] as const;
 const OPERATOR = ['system'] as const;
-const SYSTEM = ['system'] as const;
 const ANYONE = ['api_key', 'user', 'system'] as const;
 
 const sandbox = { sandbox_id: Uuid, name: text };
@@ -161,17 +138,26 @@ export const CATALOGUE = {
     { ...consoleSession, reason },
   ),
 
-  sandbox_created: event('sandbox', CALLER, 'A sandbox was created, without a start.', {
-    ...sandbox,
-    slug: text,
-    image: text,
-    previous_status: Type.Null(),
-    status,
-    reason,
-    published_ports: Type.Optional(
-      Type.Array(closed({ protocol: text, host_bind: text, host_port: count, guest_port: count })),
-    ),
-  }),
+  sandbox_created: event(
+    'sandbox',
+    CALLER,
+    'A sandbox was created. A start that the create asked for has an event of its own, with the `source` `cold`. With `warm` the create took a running sandbox of the pool `pool`: its earlier events have the same `sandbox_id`.',
+    {
+      ...sandbox,
+      slug: text,
+      image: text,
+      previous_status: Type.Null(),
+      status,
+      reason,
+      published_ports: Type.Optional(
+        Type.Array(closed({ protocol: text, host_bind: text, host_port: count, guest_port: count })),
+      ),
+      source: Type.Optional(Words(['warm', 'cold'])),
+      pool: Type.Optional(text),
+      run_id: Type.Optional(Uuid),
+      started_at: Type.Optional(DateTime),
+    },
+  ),
   sandbox_start_requested: event(
     'sandbox',
     ANYONE,
@@ -261,7 +247,7 @@ export const CATALOGUE = {
   sandbox_removed: event(
     'sandbox',
     SYSTEM,
-    'An ephemeral sandbox was removed after its end. Its status becomes null.',
+    'The service removed a sandbox: an ephemeral one after its end, or with the reason `pool` one that no create had taken. Its status becomes null.',
     {
       ...run,
       slug: text,
@@ -317,6 +303,8 @@ export const CATALOGUE = {
     'The settings of previews were changed: whether they may be public, and whether browsers first see whose page they open.',
     { before: previewSettings, after: previewSettings },
   ),
+
+  ...POOL_EVENTS,
 
   network_destination_used: event(
     'network',

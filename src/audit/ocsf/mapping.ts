@@ -129,6 +129,11 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   sandbox_preview_created: call('Preview Open'),
   sandbox_preview_revoked: call('Preview Revoke'),
   preview_settings_changed: entity(3, LOW),
+  pool_created: entity(1),
+  pool_changed: entity(3),
+  pool_deleted: entity(4),
+  pool_sandbox_added: entity('Start Request'),
+  pool_image_moved: entity('Image Move', LOW),
 
   network_destination_used: network(6),
   network_destination_denied: network(5, { ...LOW, isFailure: true }),

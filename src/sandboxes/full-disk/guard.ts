@@ -126,7 +126,7 @@ async function findStores(ctx: WorkerContext, places: readonly DiskPlace[]): Pro
 async function stopWriter(ctx: WorkerContext, { orgId, sandboxId }: Running): Promise<void> {
   try {
     await inTransaction(ctx.pool, async (tx) => {
-      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId });
+      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, orWarm: true });
       if (sandbox?.status !== 'starting' && sandbox?.status !== 'running') return;
       await requestStop(tx, sandbox, DISKS, 'disk_full', ctx.now());
     });

@@ -7,16 +7,16 @@ import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
 import type { Instant } from '../../lib/instant.js';
 import { newId } from '../../lib/uuid.js';
-import type { Limits } from '../../quotas/limits.js';
 import { reserve } from '../../quotas/reserve.js';
-import { checkSize, refuseUnlimitedDisk } from '../../quotas/size-limits.js';
-import type { Runtime } from '../../engine/runtime.js';
+import { checkSize } from '../../quotas/size-limits.js';
 import { sealSecrets } from '../../secrets/secrets.js';
+import { withDisk } from '../admission/disk-size.js';
 import { withKeyLabels, refuseMounts } from '../admission/key-labels.js';
 import { volumesOf } from '../admission/mount-volumes.js';
 import { makeSlug } from '../admission/make-slug.js';
 import { nextRunOf } from './next-run.js';
 import { insertLabels, insertMounted, insertSandbox } from '../queries.js';
+import { findReady, NOT_ASKED, takeReady } from '../pools/take.js';
 import { refuseTaken } from './refusals.js';
 import { insertPublished } from '../published-ports/queries.js';
 import { checkPublished, takePorts, withPorts } from '../published-ports/take.js';
@@ -51,10 +51,12 @@ export async function createSandbox(
   for (let attempt = 1; ; attempt += 1) {
     const slug = request.slug ?? makeSlug();
     try {
-      return await inWrite(ctx, caller, async (tx, batch) => {
+      const created = await inWrite(ctx, caller, async (tx, batch) => {
         if (replaces) await removeFailed(tx, caller, request.name, ctx.now());
         return insert(ctx, tx, batch, caller, { ...request, slug }, when);
       });
+      if (when.start && !caller.keyed?.isReplay) ctx.meters.sandboxCreated(created.source?.start ?? 'cold');
+      return created;
     } catch (error) {
       const constraint = violatedConstraint(error);
       // Both may belong to one failed sandbox.
@@ -85,6 +87,8 @@ async function insert(
   const at = ctx.now();
   const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
   const ephemeral = request.lifecycle?.ephemeral ?? false;
+  const found = start ? await findReady(ctx, tx, orgId, request, volumes) : NOT_ASKED;
+  if (found.ready) return takeReady(ctx, tx, batch, caller, request, found);
   const limits = await reserve(ctx, tx, caller, {
     sandbox: true,
     ports: request.network?.ports?.length ?? 0,
@@ -105,6 +109,7 @@ async function insert(
     created_at: at,
     spec,
     runtime: ctx.runtime.name,
+    source: found.source,
   } as const;
   await recordEvent(batch, {
     orgId,
@@ -120,6 +125,7 @@ async function insert(
       previous_status: null,
       status: 'created',
       reason: 'requested',
+      ...(start ? { source: 'cold' as const } : {}),
       ...(ports.length > 0 ? { published_ports: ports } : {}),
     },
   });
@@ -135,15 +141,4 @@ async function insert(
   await insertPublished(batch, orgId, id, ports);
   if (start) await announceChange(batch, id);
   return presentSandbox(row);
-}
-
-/** Under a disk limit, a sandbox without a disk size gets the largest allowed one. */
-function withDisk(
-  request: CreateSandboxRequest,
-  { max_disk_size_mib_per_sandbox: limit }: Limits,
-  { capabilities, name }: Runtime,
-): CreateSandboxRequest {
-  if (limit === null || request.resources?.disk_size_mib != null) return request;
-  if (limit === 0 || !capabilities.has('disk_size')) refuseUnlimitedDisk(limit, name);
-  return { ...request, resources: { ...request.resources, disk_size_mib: limit } };
 }

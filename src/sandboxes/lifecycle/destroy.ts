@@ -35,8 +35,11 @@ export async function destroySandbox(
   });
 }
 
-/** `replaced`: a create took the name of a sandbox that had failed before it ever ran. */
-type RemovalReason = 'requested' | 'replaced' | 'ephemeral_ended';
+/**
+ * `replaced`: a create took the name of a sandbox that had failed before it ever ran. `pool`: no create had taken it
+ * from its pool.
+ */
+type RemovalReason = 'requested' | 'replaced' | 'ephemeral_ended' | 'pool';
 
 export async function removeSandbox(
   target: EventTarget,
@@ -47,7 +50,7 @@ export async function removeSandbox(
 ): Promise<void> {
   await recordEvent(target, {
     orgId,
-    type: reason === 'ephemeral_ended' ? 'sandbox_removed' : 'sandbox_destroyed',
+    type: reason === 'ephemeral_ended' || reason === 'pool' ? 'sandbox_removed' : 'sandbox_destroyed',
     actor,
     resourceId: id,
     at,

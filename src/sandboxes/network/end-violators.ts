@@ -30,7 +30,7 @@ async function end(ctx: WorkerContext, orgId: string, sandboxId: string, violate
   let isEnding = true;
   try {
     isEnding = await inTransaction(ctx.pool, async (tx) => {
-      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId });
+      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, orWarm: true });
       if (sandbox?.status !== 'starting' && sandbox?.status !== 'running') return false;
       // The run of the violation is over, and a caller has started the next one.
       if (sandbox.started_at !== null && microsOf(sandbox.started_at) / 1_000n > violatedAt) return false;

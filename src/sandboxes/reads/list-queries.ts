@@ -86,7 +86,7 @@ export async function getSandboxPage(sql: Sql, orgId: string, page: SandboxPage)
   const { filter, sort, limit } = page;
   const { direction } = SORTS[sort];
   const where = new Conditions();
-  where.add((p) => `s.org_id = ${p(orgId)}`).add(() => 's.removed_at is null');
+  where.add((p) => `s.org_id = ${p(orgId)}`).add(() => 's.removed_at is null and not s.warm');
   const { from, order } = sourceOf(where, orgId, page);
   addFilters(where, filter);
   for (const bound of boundsOf(where, order, page)) where.add(() => bound);

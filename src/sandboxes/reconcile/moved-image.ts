@@ -67,7 +67,7 @@ export class TagChecks {
     if (digest === undefined) return;
     await inTransaction(ctx.pool, async (tx) => {
       await term.assertHeld(tx);
-      const sandbox = await lockSandbox(tx, run.orgId, { id: run.sandboxId });
+      const sandbox = await lockSandbox(tx, run.orgId, { id: run.sandboxId, orWarm: true });
       if (!sandbox?.image_digest || sandbox.run_id !== run.runId || sandbox.image_digest === digest) return;
       await recordEvents(tx, [imageMoved(sandbox, { digest, disk: 'kept' }, ctx.now())]);
     });

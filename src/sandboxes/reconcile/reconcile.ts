@@ -345,7 +345,7 @@ export class Reconciler {
     reason: StopReason,
   ): Promise<void> {
     await this.inTerm(term, async (tx) => {
-      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId });
+      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, orWarm: true });
       if (sandbox?.status !== 'running' || sandbox.run_id !== wanted.runId) return;
       await requestStop(tx, sandbox, RECONCILER, reason, this.ctx.now());
     });

@@ -9,6 +9,7 @@ import { ApiError } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
 import { Slots } from '../../fairness/slots.js';
 import type { Guest } from '../../guest/guest.js';
+import { withEnvironment } from '../../guest/with-environment.js';
 import { MovedAwayError } from './forward.js';
 import { watchLabels } from './label-watch.js';
 import { getWorkerOf, type SandboxKey, type SandboxPlace } from '../queries.js';
@@ -53,7 +54,8 @@ export class Entrance {
     const { orgId, access, actor } = callerOf(request);
     const own = contextOf(request);
     const { labels: requiredLabels } = access;
-    const { id: sandboxId, name, run_id: runId } = await this.find(own, orgId, { ...key, requiredLabels });
+    const found = await this.find(own, orgId, { ...key, requiredLabels });
+    const { id: sandboxId, name, run_id: runId } = found;
 
     const ended = new AbortController();
     const end = (reason: EndReason) => ended.abort(reason);
@@ -69,7 +71,9 @@ export class Entrance {
     }
     if (ended.signal.aborted) throw endedError(ended.signal);
 
-    const { guest, release } = await this.open(sandboxId);
+    const { guest: opened, release } = await this.open(sandboxId);
+    const variables = (found.late_env ?? []).map((variable) => `${variable.key}=${variable.value}`);
+    const guest = withEnvironment(opened, variables);
     ended.signal.addEventListener('abort', release, { once: true });
     if (ended.signal.aborted) {
       release();

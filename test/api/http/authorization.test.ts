@@ -104,7 +104,14 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 async function ask(id: string, key: string | null) {
-  const { path, absent: _, isUnsupported: __, ...request } = OPERATIONS[id]!(owner);
+  const {
+    path,
+    absent: _,
+    isUnsupported: __,
+    isWhole: ___,
+    makesOwn: ____,
+    ...request
+  } = OPERATIONS[id]!(owner);
   const route = ROUTES.find((candidate) => candidate.id === id)!;
   return owner.client.request(route.method, path, { ...request, key });
 }
@@ -224,6 +231,9 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
       await unchanged(async () => {
         const answer = await ask(id, shared.narrowed);
         if (OPERATIONS[id]!(owner).isUnsupported) return expect(answer.status).toBe(501);
+        if (OPERATIONS[id]!(owner).isWhole) {
+          return expect([answer.status, answer.body.error.code]).toEqual([403, 'label_not_allowed']);
+        }
         const narrowable = scope.startsWith('sandboxes:');
         if (narrowable) expect(pattern).toMatch(/\{(sandbox_id|name)\}/);
         expect([answer.status, answer.body.error.code]).toEqual(
