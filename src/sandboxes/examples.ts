@@ -59,6 +59,7 @@ const RUNNING = {
   stop_message: null,
   image_digest: 'sha256:73aaf090f3d85aa34ee199857f03fa3a95c8ede2ffd4cc2cdb5b94e566b11662',
   runtime: 'docker',
+  source: null,
 };
 
 const STOPPED = { ...RUNNING, status: 'stopped', stopped_at: '2026-11-23T05:20:03.834270Z' };

@@ -57,6 +57,8 @@ const ABSENT = new Set([
   'end_sandbox_session_by_name',
   'get_sandbox_preview',
   'revoke_sandbox_preview',
+  'get_pool',
+  'delete_pool',
 ]);
 const ORDER = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 

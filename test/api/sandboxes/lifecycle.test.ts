@@ -51,6 +51,7 @@ describe('create', () => {
       command: null,
       image_digest: null,
       runtime: 'simulated',
+      source: null,
       spec: {
         image: 'registry.example.com:5000/team/app:1.2@sha256:' + 'a'.repeat(64),
         resources: { vcpus: 2, memory_mib: 1024, disk_size_mib: 4096 },
