@@ -380,7 +380,8 @@ create table previews (
 CREATE INDEX previews_end ON public.previews USING btree (LEAST(expires_at, revoked_at));
 CREATE INDEX previews_of_key ON public.previews USING btree (org_id, key_id);
 CREATE INDEX previews_of_sandbox ON public.previews USING btree (org_id, sandbox_id, created_at, id);
-CREATE INDEX previews_public ON public.previews USING btree (sandbox_id, port) WHERE is_public;
+CREATE INDEX previews_open ON public.previews USING btree (org_id, sandbox_id, expires_at) WHERE (revoked_at IS NULL);
+CREATE INDEX previews_public ON public.previews USING btree (sandbox_id, port, expires_at) WHERE (is_public AND (revoked_at IS NULL));
 CREATE TRIGGER previews_changed AFTER DELETE OR UPDATE OF revoked_at, expires_at ON public.previews FOR EACH ROW EXECUTE FUNCTION announce_preview();
 create policy own_organization on previews using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
@@ -826,7 +827,7 @@ CREATE OR REPLACE FUNCTION public.announce_preview_settings()
  LANGUAGE plpgsql
 AS $function$
 begin
-  perform pg_notify('sandkeep_previews', '');
+  perform pg_notify('sandkeep_previews', new.id::text);
   return null;
 end
 $function$;

@@ -5,7 +5,7 @@ import { notify, type WriteTarget } from './write-batch.js';
 /**
  * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session`
  * is an ended session of the console, `visit` a session in a sandbox that is to end. `preview` is the sandbox of a
- * preview that has ended; empty: previews of any sandbox may have.
+ * preview that has ended, or an organization whose previews may have; empty: those of any.
  */
 const CHANNELS = {
   sandbox: 'sandkeep_sandboxes',

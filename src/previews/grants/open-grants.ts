@@ -22,8 +22,19 @@ export interface OpenGrant {
   controller: AbortController;
   /** On the clock of `performance.now`. */
   checkedAt: number;
+  /** The changes that may have ended it, so far. */
+  changes: number;
   /** Its entries by credential and place. */
   keys: Set<string>;
+}
+
+/** A lookup in flight. The state that it finds may be of the time before a change. */
+interface Lookup {
+  sandboxId: string;
+  row: Promise<GrantRow | undefined>;
+  isOutdated: boolean;
+  /** Keys and organizations that have changed. Those of the grant are not known yet. */
+  changedOwners: Set<string>;
 }
 
 type Needed = Pick<Context, 'pool' | 'changes' | 'now' | 'log'>;
@@ -35,22 +46,20 @@ export class OpenGrants {
   /** The ids by credential and place. */
   private readonly byCredential = new Map<string, string>();
   /** The lookups in flight, by credential and place: many visitors of one preview cost one. */
-  private readonly lookups = new Map<string, Promise<GrantRow | undefined>>();
+  private readonly lookups = new Map<string, Lookup>();
   private readonly find: (place: Place) => Promise<GrantRow | undefined>;
   private readonly unsubscribe: (() => void)[];
   private readonly loop: Loop;
-  /** Every change increments it: a lookup that began earlier may be of the time before. */
-  private generation = 0;
 
   constructor(private readonly ctx: Needed) {
     const { pool, changes, now, log } = ctx;
     this.find = inBatches(async (places: readonly Place[]) => findGrants(pool, places, now()), LOOKUPS);
-    const onChange = (sandboxId: string | undefined) => this.outdate(sandboxId);
-    const onAny = () => this.outdate(undefined);
+    const onSandbox = (id: string | undefined) => this.outdate(id, false);
+    const onOwner = (id: string | undefined) => this.outdate(id, true);
     this.unsubscribe = [
-      changes.subscribe(undefined, onChange, 'preview'),
-      changes.subscribe(undefined, onChange, 'sandbox'),
-      changes.subscribe(undefined, onAny, 'key'),
+      changes.subscribe(undefined, onOwner, 'preview'),
+      changes.subscribe(undefined, onSandbox, 'sandbox'),
+      changes.subscribe(undefined, onOwner, 'key'),
     ];
     this.loop = startLoop(() => this.check(), {
       intervalMs: CHECK_EVERY_MS,
@@ -67,9 +76,9 @@ export class OpenGrants {
     const key = `${sandboxId} ${port} ${hash?.toString('base64') ?? ''}`;
     const known = this.grants.get(this.byCredential.get(key) ?? '');
     if (known && this.isFresh(known)) return known;
-    const { generation } = this;
     const startedAt = performance.now();
-    const row = await this.lookUp(key, { sandboxId, port, hash });
+    const lookup = this.lookUp(key, { sandboxId, port, hash });
+    const row = await lookup.row;
     if (!row) {
       this.byCredential.delete(key);
       return undefined;
@@ -79,7 +88,7 @@ export class OpenGrants {
       this.byCredential.delete(key);
       return 'ended';
     }
-    const grant = this.keep(row, generation === this.generation ? startedAt : -Infinity);
+    const grant = this.keep(row, isOutdated(lookup, row) ? -Infinity : startedAt);
     this.byCredential.set(key, row.id);
     grant.keys.add(key);
     return grant;
@@ -91,13 +100,22 @@ export class OpenGrants {
   }
 
   /** A lookup that began before a change is not joined: it may have the state before. */
-  private async lookUp(key: string, place: Place): Promise<GrantRow | undefined> {
-    const turn = `${this.generation} ${key}`;
-    const known = this.lookups.get(turn);
-    if (known) return known;
-    const found = this.find(place).finally(() => this.lookups.delete(turn));
-    this.lookups.set(turn, found);
-    return found;
+  private lookUp(key: string, place: Place): Lookup {
+    const known = this.lookups.get(key);
+    if (known && !known.isOutdated && known.changedOwners.size === 0) return known;
+    // The map no longer has it, so it would miss further changes.
+    if (known) known.isOutdated = true;
+    const row = this.find(place).finally(() => {
+      if (this.lookups.get(key) === lookup) this.lookups.delete(key);
+    });
+    const lookup: Lookup = {
+      sandboxId: place.sandboxId,
+      row,
+      isOutdated: false,
+      changedOwners: new Set(),
+    };
+    this.lookups.set(key, lookup);
+    return lookup;
   }
 
   private isFresh({ row, checkedAt }: OpenGrant): boolean {
@@ -116,7 +134,7 @@ export class OpenGrants {
     const controller = new AbortController();
     // Every open request of the preview listens.
     setMaxListeners(0, controller.signal);
-    const grant: OpenGrant = { row, controller, checkedAt, keys: new Set() };
+    const grant: OpenGrant = { row, controller, checkedAt, changes: 0, keys: new Set() };
     this.grants.set(row.id, grant);
     if (this.grants.size > MOST_KEPT) this.forgetUnused();
     return grant;
@@ -136,14 +154,23 @@ export class OpenGrants {
     grant.controller.abort();
   }
 
-  /** `sandboxId`: of the changed previews; of any, if it is undefined or empty. */
-  private outdate(sandboxId: string | undefined): void {
-    this.generation += 1;
+  /**
+   * `changed`: a sandbox; with `mayOwn` also a key or an organization. Undefined or empty: any. The changes of others
+   * cost no query.
+   */
+  private outdate(changed: string | undefined, mayOwn: boolean): void {
+    const isAny = changed === undefined || changed === '';
+    for (const lookup of this.lookups.values()) {
+      if (isAny || lookup.sandboxId === changed) lookup.isOutdated = true;
+      else if (mayOwn) lookup.changedOwners.add(changed);
+    }
     for (const grant of this.grants.values()) {
-      if (sandboxId === undefined || sandboxId === '' || grant.row.sandbox_id === sandboxId) {
-        grant.checkedAt = -Infinity;
-        if (isUsed(grant)) this.loop.wake();
-      }
+      const { sandbox_id, key_id, org_id } = grant.row;
+      const isOf = sandbox_id === changed || (mayOwn && (key_id === changed || org_id === changed));
+      if (!isAny && !isOf) continue;
+      grant.changes += 1;
+      grant.checkedAt = -Infinity;
+      if (isUsed(grant)) this.loop.wake();
     }
   }
 
@@ -156,15 +183,21 @@ export class OpenGrants {
       ([, grant]) => grant.checkedAt + FRESH_MS - CHECK_EVERY_MS < now && isUsed(grant),
     );
     if (due.length === 0) return;
-    const { generation } = this;
-    const ids = due.map(([id]) => id);
-    const open = new Map((await findOpen(this.ctx.pool, ids, at)).map((row) => [row.id, row]));
-    for (const id of ids) {
+    const changes = new Map(due.map(([id, grant]) => [id, grant.changes]));
+    const open = new Map(
+      (await findOpen(this.ctx.pool, [...changes.keys()], at)).map((row) => [row.id, row]),
+    );
+    for (const [id, before] of changes) {
       const row = open.get(id);
+      const grant = this.grants.get(id);
       if (!row) this.end(id);
-      else if (this.grants.has(id)) this.keep(row, generation === this.generation ? now : -Infinity);
+      else if (grant) this.keep(row, grant.changes === before ? now : -Infinity);
     }
   }
+}
+
+function isOutdated({ isOutdated: isOld, changedOwners }: Lookup, row: GrantRow): boolean {
+  return isOld || changedOwners.has(row.key_id) || changedOwners.has(row.org_id);
 }
 
 function isUsed({ controller }: OpenGrant): boolean {

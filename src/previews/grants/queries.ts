@@ -32,6 +32,7 @@ export interface GrantRow {
   sandbox_id: string;
   sandbox_name: string;
   org_name: string;
+  key_id: string;
   port: number;
   host_form: HostForm;
   grant_hash: Buffer | null;
@@ -55,7 +56,7 @@ const JOINED = `previews p
  */
 const IS_OPEN = `(p.revoked_at is null and p.expires_at > $1 and s.removed_at is null and k.revoked_at is null
   and (k.labels = '{}' or (s.spec -> 'labels')::jsonb @> k.labels) and (o.public_previews or not p.is_public))`;
-const GRANT = `p.org_id, p.id, p.sandbox_id, s.name as sandbox_name, o.name as org_name, p.port, p.host_form,
+const GRANT = `p.org_id, p.id, p.sandbox_id, s.name as sandbox_name, o.name as org_name, p.key_id, p.port, p.host_form,
   p.grant_hash, p.cookie_hash, p.expires_at, s.status, o.preview_notice as notice, ${IS_OPEN} as is_open,
   coalesce((s.spec -> 'lifecycle' ->> 'wake_on_request')::boolean, false) as wakes`;
 
@@ -138,7 +139,10 @@ export interface Place {
   hash: Buffer | undefined;
 }
 
-/** The rows that the places stand for, in their order, ended ones too. Nothing is bound to an organization yet. */
+/**
+ * The rows that the places stand for, in their order, ended ones too. Nothing is bound to an organization yet. The
+ * preview that ends last stands for all public ones of its port.
+ */
 export async function findGrants(
   sql: Sql,
   places: readonly Place[],
@@ -151,13 +155,14 @@ export async function findGrants(
      union all
      select ${GRANT} from ${JOINED} where p.cookie_hash = any ($2)
      union all
-     select ${GRANT} from ${JOINED}
-     join unnest($3::uuid[], $4::int[]) as place (sandbox_id, port)
-       on place.sandbox_id = p.sandbox_id and place.port = p.port
-     where p.is_public and ${IS_OPEN}`,
+     select newest.* from (select distinct * from unnest($3::uuid[], $4::int[])) as place (sandbox_id, port)
+     cross join lateral (
+       select ${GRANT} from ${JOINED}
+       where p.sandbox_id = place.sandbox_id and p.port = place.port and p.is_public and ${IS_OPEN}
+       order by p.expires_at desc limit 1) as newest`,
     [at, hashes, open.map(({ sandboxId }) => sandboxId), open.map(({ port }) => port)],
   );
-  return places.map((place) => newest(rows.filter((row) => isAt(row, place))));
+  return places.map((place) => rows.find((row) => isAt(row, place)));
 }
 
 /** The same by the ids of previews, without those that have ended. */
@@ -167,11 +172,6 @@ export async function findOpen(sql: Sql, ids: readonly string[], at: Instant): P
     [at, ids],
   );
   return rows;
-}
-
-/** A port may have several public previews: the one that ends last counts. */
-function newest(rows: readonly GrantRow[]): GrantRow | undefined {
-  return rows.toSorted((a, b) => (a.expires_at < b.expires_at ? 1 : -1))[0];
 }
 
 function isAt({ sandbox_id, port, grant_hash, cookie_hash }: GrantRow, place: Place): boolean {

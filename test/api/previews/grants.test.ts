@@ -1,13 +1,18 @@
+import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { FULL_ACCESS } from '../../../src/access/access.js';
 import { createKey } from '../../../src/keys/create.js';
+import type { Channel } from '../../../src/db/changes.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
 import { changePreviewSettings } from '../../../src/orgs/preview-settings.js';
 import { deleteEndedPreviews } from '../../../src/previews/grants/jobs.js';
+import { OpenGrants, type OpenGrant } from '../../../src/previews/grants/open-grants.js';
+import { findGrants } from '../../../src/previews/grants/queries.js';
+import { tokenHash } from '../../../src/previews/grants/token.js';
 import type { Answer } from '../../support/answer.js';
 import { makeClient, type Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
@@ -290,10 +295,81 @@ describe('an open request in another process ends within a second', () => {
   });
 });
 
+/** The grants of a process, with the number of its lookups. `hold`: the answers of the database wait for it. */
+function countedGrants() {
+  const { pool, now: clock, log } = service.ctx;
+  const state = { lookups: 0, hold: Promise.resolve() };
+  const listeners: Partial<Record<Channel, (changed: string) => void>> = {};
+  const counting = Object.create(pool) as typeof pool;
+  const query = pool.query.bind(pool) as (...args: unknown[]) => Promise<unknown>;
+  counting.query = (async (...args: unknown[]) => {
+    state.lookups += 1;
+    const found = await query(...args);
+    await state.hold;
+    return found;
+  }) as typeof pool.query;
+  const grants = new OpenGrants({
+    pool: counting,
+    now: clock,
+    log,
+    changes: {
+      live: true,
+      subscribe(_id, listener, channel = 'sandbox') {
+        listeners[channel] = listener;
+        return () => undefined;
+      },
+      close: () => Promise.resolve(),
+    },
+  });
+  onTestFinished(() => grants.close());
+  return { grants, state, changed: (channel: Channel, id: string) => listeners[channel]!(id) };
+}
+
+test('a grant is looked up again after a change of its own sandbox, key and organization alone', async () => {
+  const { token } = await open();
+  const { grants, state, changed } = countedGrants();
+  const look = async () => grants.get({ sandboxId: sandbox.id, port: 3000, origin: '' }, tokenHash(token));
+  const found = (await look()) as OpenGrant;
+  const own: [Channel, string][] = [
+    ['sandbox', sandbox.id],
+    ['preview', sandbox.id],
+    ['preview', client.org.id],
+    ['key', found.row.key_id],
+    ['key', ''],
+  ];
+  for (const [channel] of own) {
+    const before = state.lookups;
+    changed(channel, randomUUID());
+    await look();
+    expect([channel, state.lookups - before]).toEqual([channel, 0]);
+  }
+  for (const [channel, id] of own) {
+    const before = state.lookups;
+    changed(channel, id);
+    await look();
+    expect([channel, id, state.lookups - before]).toEqual([channel, id, 1]);
+    // The answer may be of the time before a change that arrives meanwhile.
+    changed(channel, id);
+    let release = () => {};
+    state.hold = new Promise((resolve) => (release = resolve));
+    const looked = look();
+    await until(
+      () => Promise.resolve(state.lookups),
+      (lookups) => lookups === before + 2,
+    );
+    changed(channel, id);
+    release();
+    await looked;
+    await look();
+    expect([channel, id, state.lookups - before]).toEqual([channel, id, 3]);
+  }
+});
+
 describe('the organization decides', () => {
   test('whether previews are public; they end when it no longer allows them', async () => {
     const ask = await serve();
     const path = `/v1/sandboxes/${sandbox.id}/previews`;
+    const place = { sandboxId: sandbox.id, port: 8000 };
     const refused = await client.post(path, { port: 8000, public: true });
     expect([refused.status, refused.body.error.code]).toEqual([403, 'public_previews_off']);
     const set = (on: boolean) =>
@@ -302,6 +378,10 @@ describe('the organization decides', () => {
     const preview = await open({ port: 8000, public: true, path: '/a' });
     expect([preview.token, preview.url]).toEqual([null, `${preview.origin}/a`]);
     expect(await ask(preview, {})).toBe(200);
+    // The one that ends last counts.
+    const short = await open({ port: 8000, public: true, host: 'sandbox', ttl_secs: 60 });
+    const [row] = await findGrants(service.ctx.pool, [{ ...place, hash: undefined }], now());
+    expect([row?.id, preview.id === short.id]).toEqual([preview.id, false]);
     await set(false);
     await until(
       () => ask(preview, {}),
