@@ -68,6 +68,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
     async stop() {
       const loops = [recording, pools, ...jobs];
       await Promise.all([reconciling.stop(), webhooks.stop(), ...loops.map((loop) => loop.stop())]);
+      await ctx.runtime.leave?.().catch(onError('leave'));
       await network.finish(ctx).catch(onError('network record'));
       await sealing.stop();
       await reconciling.release();

@@ -99,6 +99,10 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.takeOver(term);
   }
 
+  async leave(): Promise<void> {
+    await this.connected?.leave?.();
+  }
+
   async changeSecrets(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): Promise<void> {
     await this.inner.changeSecrets?.(run);
   }

@@ -166,6 +166,8 @@ export interface Runtime extends EngineAbilities {
    * may act.
    */
   takeOver(term: { readonly valid: boolean }): Promise<void>;
+  /** The process stops to act. It has reported the traffic of the sandboxes when this resolves. */
+  leave?(): Promise<void>;
   /** Idempotent for each run. Throws StartRefusedError. */
   start(run: Run, signal: AbortSignal): Promise<void>;
   /** Kills the sandbox after `graceMs`. Resolves when it has ended. Idempotent. */

@@ -139,6 +139,10 @@ export class DockerRuntime implements Runtime {
     await this.parts.detected.mounts.sweep();
   }
 
+  async leave(): Promise<void> {
+    await this.parts.networks.leave();
+  }
+
   async start(run: Run, signal: AbortSignal): Promise<void> {
     await this.starts.start(run, signal);
   }

@@ -290,11 +290,16 @@ export class SandboxNetworks {
     }
   }
 
-  /** Waits for `repair`. Removes the bridges if no pause container needs them. */
-  async close(): Promise<void> {
+  /** Ends the gateway, which sends its last reports. */
+  async leave(): Promise<void> {
     await this.updates.close();
     await this.recorder?.close();
     await this.gateway?.close();
+  }
+
+  /** Waits for `repair`. Removes the bridges if no pause container needs them. */
+  async close(): Promise<void> {
+    await this.leave();
     await Promise.all(this.repairs.values());
     if (this.unavailable !== undefined) return;
     const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };

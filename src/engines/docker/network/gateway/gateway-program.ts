@@ -8,6 +8,8 @@ import { PACKAGE_ROOT } from '../../../../lib/package-root.js';
 import { launch, placeOf } from './launch.js';
 
 export const SOURCE_FILE = join(PACKAGE_ROOT, 'dist', 'program', 'gateway.cjs');
+/** Its last reports take milliseconds, unless the machine is overloaded. */
+const END_MS = 1_000;
 /** The settings of many sandboxes with secrets wait for the start of the program. */
 const MOST_UNREAD_BYTES = 256 * 1024 * 1024;
 
@@ -64,6 +66,13 @@ export class GatewayProgram {
 
   send(message: ToGateway): void {
     if (!this.writer.write(message)) this.kill();
+  }
+
+  /** Lets it send its last reports. */
+  end(): void {
+    this.child.stdin!.end();
+    const timer = setTimeout(() => this.kill(), END_MS);
+    void this.ended.then(() => clearTimeout(timer));
   }
 
   kill(): void {

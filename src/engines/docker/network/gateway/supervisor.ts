@@ -217,7 +217,7 @@ export class GatewaySupervisor {
         if (!holder || !isAliveWith(holder.pid, holderLine(instanceId))) holder = await this.ensureHolder();
         const current = holder;
         this.failure = await this.inHolder(current, async (descriptor) =>
-          this.runOnce({ holder: current, descriptor }, () => !signal.aborted && term.valid),
+          this.runOnce({ holder: current, descriptor }, term, signal),
         );
       } catch (error) {
         this.failure = (error as Error).message;
@@ -238,7 +238,8 @@ export class GatewaySupervisor {
   /** Runs the program until it ends. Returns the reason. */
   private async runOnce(
     { holder, descriptor }: { holder: Holder; descriptor: number },
-    mayRun: () => boolean,
+    term: { readonly valid: boolean },
+    signal: AbortSignal,
   ): Promise<string> {
     const { instanceId } = this.options;
     const namespace = `${holder.pid} ${holder.startedAt}`;
@@ -252,8 +253,11 @@ export class GatewaySupervisor {
       else void this.answer(program, message).catch(() => program.kill());
     });
     const checks = setInterval(() => {
-      if (!mayRun() || !isAliveWith(holder.pid, holderLine(instanceId))) program.kill();
+      if (!term.valid || !isAliveWith(holder.pid, holderLine(instanceId))) program.kill();
     }, CHECK_MS);
+    const end = () => program.end();
+    signal.addEventListener('abort', end, { once: true });
+    if (signal.aborted) end();
     const ended = new AbortController();
     try {
       const early = await Promise.race([isReady, program.ended]);
@@ -264,6 +268,7 @@ export class GatewaySupervisor {
     } finally {
       ended.abort();
       clearInterval(checks);
+      signal.removeEventListener('abort', end);
       program.kill();
       await program.ended;
       this.listeners.refuseLater();
