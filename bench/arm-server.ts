@@ -74,6 +74,7 @@ const ctx = makeContext<ServiceContext>(Buffer.alloc(32), {
 });
 const app = await buildApp(ctx, {
   observe: metrics?.observe,
+  hasTurns: arm !== 'no turns',
   ...(arm === 'no authentication'
     ? {
         makeAuthentication: async () =>

@@ -9,6 +9,7 @@ import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
 import { events } from './events.js';
 import { exec, type ExecOptions } from './exec.js';
+import { fairPath, type FairPathOptions } from './fair-path.js';
 import { firstStart } from './first-start.js';
 import { kubernetesChanges, type ChangesOptions } from './kubernetes/changes.js';
 import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
@@ -131,6 +132,14 @@ await new Command('bench')
       .description('requests with authentication and without it')
       .option('--requests <n>', 'of each kind', count, 1_000)
       .action(({ requests }: { requests: number }) => auth(requests)),
+  )
+  .addCommand(
+    new Command('fair-path')
+      .description('the cost of fair turns for an organization that is alone, in CPU time')
+      .option('--rounds <n>', 'number of rounds', count, 20)
+      .option('--seconds <n>', 'seconds of each measure in a round', positive, 0.3)
+      .option('--connections <n>', 'concurrent clients', count, 32)
+      .action((options: FairPathOptions) => fairPath(options)),
   )
   .addCommand(
     new Command('metrics')

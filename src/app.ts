@@ -100,6 +100,8 @@ const EXAMPLES = {
 interface AppOptions {
   /** The bench replaces it to measure the cost of authentication. */
   makeAuthentication?: typeof authenticationOf;
+  /** The bench sets it to false, to measure the cost of fair turns. */
+  hasTurns?: boolean;
   /** Adds the hooks of metrics. */
   observe?: ((app: App) => void) | undefined;
   /** Refuses clients: only other processes send requests, for sandboxes on the engine of this one. */
@@ -109,7 +111,7 @@ interface AppOptions {
 /** Registers every route. */
 export async function buildApp(
   ctx: ServiceContext,
-  { makeAuthentication = authenticationOf, observe, onlyForwarded = false }: AppOptions = {},
+  { makeAuthentication = authenticationOf, hasTurns = true, observe, onlyForwarded = false }: AppOptions = {},
 ): Promise<App> {
   const { tracing } = ctx;
   let authentication: Authentication | undefined;
@@ -117,6 +119,7 @@ export async function buildApp(
   const app = makeServer(ctx.log, ctx.settings, {
     ...ctx,
     others,
+    hasTurns,
     ownerOf: (request) => authentication?.ownerOf(request),
     observe(server) {
       if (tracing) traceRequests(server, tracing);
@@ -125,7 +128,14 @@ export async function buildApp(
   });
   others.watch(app);
 
-  admitFairly(app, ctx.pace, (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)));
+  app.decorateRequest('admission', null);
+  if (hasTurns) {
+    admitFairly(
+      app,
+      ctx.pace,
+      (request) => request.caller?.orgId ?? clientNetworkOf(clientAddressOf(request)),
+    );
+  }
   await registerOpenapi(app, EXAMPLES);
   const { console: hasConsole, basePath } = ctx.settings;
   landingRoute(app, { hasConsole: hasConsole && !onlyForwarded, basePath });

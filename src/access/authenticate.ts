@@ -1,6 +1,7 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify';
 import type { IncomingMessage } from 'node:http';
 import type { Context } from '../context.js';
+import { callBack } from '../http/call-back.js';
 import { ApiError, type Details } from '../http/errors.js';
 import { clientAddressOf } from '../http/client-address.js';
 import type { App } from '../http/route.js';
@@ -32,13 +33,20 @@ interface Credential {
   refusal: () => ApiError;
 }
 
+interface Presented {
+  credential: Credential;
+  /** The token of a session. */
+  token?: string;
+  at: Instant;
+}
+
 export interface Authentication {
   /**
    * The `onRequest` hook of the API, which runs before the body is read. It authenticates the key, and checks the
    * address of the client, the rate and the scope of the route. A malformed, unknown, expired or revoked key gets the
    * same answer; a request without a key is also told the missing header.
    */
-  authenticate: (request: FastifyRequest, reply: FastifyReply) => Promise<void>;
+  authenticate: onRequestHookHandler;
   /** Checks a key like that of a request, and makes it the caller. */
   signIn(request: FastifyRequest, reply: FastifyReply, secret: string): Promise<SecretRow>;
   /** This process refuses a session that it has just ended without waiting for the notification. */
@@ -53,6 +61,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
   const tickets = new TicketKeys(ctx.pool);
   app.decorateRequest('ticketHash', null);
   app.decorateRequest('session', null);
+  app.decorateReply('watched', null);
   const uses = new KeyUses(ctx);
   const limits = makeLimits(ctx.settings);
   const cookies = new SessionCookies(ctx.settings);
@@ -127,13 +136,13 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
   }
 
   /** Checks the key, the address of the client and the rate. */
-  async function admit(
+  function admit(
     request: FastifyRequest,
     reply: FastifyReply,
-    { cached, find, refusal }: Credential,
+    key: SecretRow | undefined,
+    refusal: () => ApiError,
     at: Instant,
-  ): Promise<SecretRow> {
-    const key = cached ?? (await find());
+  ): SecretRow {
     const reason = key && refusalReasonOf(key, at);
     if (!key || reason !== undefined) {
       if (key && reason !== undefined) uses.recordRefusal(key, reason);
@@ -158,19 +167,12 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     return key;
   }
 
-  async function authenticate(request: FastifyRequest, reply: FastifyReply): Promise<void> {
-    const { authorization } = request.headers;
-    const at = ctx.now();
-    const ticket = ticketHashOf(request);
-    const useCookie = !ticket && authorization === undefined && ctx.settings.console;
-    const token = useCookie ? cookies.tokenOf(request) : undefined;
-    const secret = secretOf(authorization);
-    const credential = ticket
-      ? await findByTicket(request, ticket, at)
-      : token !== undefined
-        ? findBySession(request, token, at)
-        : findByKey(request, secret ?? '', secret === undefined ? missingKey : invalidKey);
-    const key = await admit(request, reply, credential, at);
+  function pass(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { credential, token, found, at }: Presented & { found: SecretRow | undefined },
+  ): void {
+    const key = admit(request, reply, found, credential.refusal, at);
     if (token !== undefined) {
       request.session = sessionOf(key as SessionRow, token);
       checkCsrf(request, request.session.csrfToken);
@@ -192,11 +194,45 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     });
   }
 
+  async function passLater(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    presented: Presented | Promise<Presented>,
+  ): Promise<void> {
+    const known = await presented;
+    pass(request, reply, { ...known, found: await known.credential.find() });
+  }
+
+  /** A cached key, as of most requests, needs no promise. */
+  const authenticate: onRequestHookHandler = (request, reply, done) => {
+    const presented = present(request);
+    const found = 'credential' in presented ? presented.credential.cached : undefined;
+    if (found && 'credential' in presented) {
+      pass(request, reply, { ...presented, found });
+      return done();
+    }
+    void callBack(done, passLater(request, reply, presented));
+  };
+
+  function present(request: FastifyRequest): Presented | Promise<Presented> {
+    const { authorization } = request.headers;
+    const at = ctx.now();
+    const ticket = ticketHashOf(request);
+    if (ticket) return findByTicket(request, ticket, at).then((credential) => ({ credential, at }));
+    const useCookie = authorization === undefined && ctx.settings.console;
+    const token = useCookie ? cookies.tokenOf(request) : undefined;
+    if (token !== undefined) return { credential: findBySession(request, token, at), token, at };
+    const secret = secretOf(authorization);
+    const refusal = secret === undefined ? missingKey : invalidKey;
+    return { credential: findByKey(request, secret ?? '', refusal), at };
+  }
+
   return {
     authenticate,
     async signIn(request, reply, secret) {
       const at = ctx.now();
-      const key = await admit(request, reply, findByKey(request, secret), at);
+      const { cached, find, refusal } = findByKey(request, secret);
+      const key = admit(request, reply, cached ?? (await find()), refusal, at);
       uses.recordUse(key, at);
       return key;
     },

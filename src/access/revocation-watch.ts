@@ -1,5 +1,12 @@
 import type { FastifyReply } from 'fastify';
 import type { Context } from '../context.js';
+import { Linked, LinkedList } from '../lib/linked-list.js';
+
+declare module 'fastify' {
+  interface FastifyReply {
+    watched: Watched | null;
+  }
+}
 
 const CHECK_INTERVAL_MS = 500;
 
@@ -18,27 +25,38 @@ export function onRevocation(reply: FastifyReply, end: () => void): void {
   ends.set(reply, end);
 }
 
+class Watched extends Linked {
+  /** A check that hangs delays no other. */
+  isChecked = false;
+
+  constructor(
+    readonly reply: FastifyReply,
+    readonly isAuthorized: () => Promise<boolean>,
+  ) {
+    super();
+  }
+}
+
 /**
- * Ends long responses, such as followed logs, together with their keys. A short response only costs an entry in a map.
+ * Ends long responses, such as followed logs, together with their keys. A short response only costs an entry in a list.
  */
 export function makeRevocationWatch({ log }: Pick<Context, 'log'>): RevocationWatch {
-  const open = new Map<FastifyReply, () => Promise<boolean>>();
-  /** The responses whose last check is still running. A check that hangs delays no other. */
-  const checking = new Set<FastifyReply>();
+  const open = new LinkedList<Watched>();
   let failure: { err: unknown } | undefined;
 
-  async function check(reply: FastifyReply, isAuthorized: () => Promise<boolean>): Promise<void> {
-    if (checking.has(reply)) return;
-    checking.add(reply);
+  async function check(watched: Watched): Promise<void> {
+    if (watched.isChecked) return;
+    watched.isChecked = true;
+    const { reply } = watched;
     try {
-      if (await isAuthorized()) return;
+      if (await watched.isAuthorized()) return;
       const end = ends.get(reply) ?? (() => reply.raw.destroy());
       end();
     } catch (error) {
       // Without the database the state of a key is unknown. Responses that read the database end by themselves.
       failure = { err: error };
     } finally {
-      checking.delete(reply);
+      watched.isChecked = false;
     }
   }
 
@@ -46,17 +64,22 @@ export function makeRevocationWatch({ log }: Pick<Context, 'log'>): RevocationWa
     // One line for all failures of an interval: they usually have the same cause.
     if (failure) log.warn(failure, 'checking the keys of open responses failed');
     failure = undefined;
-    for (const [reply, isAuthorized] of open) {
+    for (const watched of open) {
+      const { raw, request } = watched.reply;
       // A response that queues behind others of its connection sees only the socket close.
-      if (reply.raw.destroyed || reply.request.raw.socket.destroyed) open.delete(reply);
-      else void check(reply, isAuthorized);
+      if (raw.destroyed || request.raw.socket.destroyed) open.delete(watched);
+      else void check(watched);
     }
   }, CHECK_INTERVAL_MS);
   return {
     watch(reply, isAuthorized) {
-      open.set(reply, isAuthorized);
+      if (reply.watched) open.delete(reply.watched);
+      reply.watched = new Watched(reply, isAuthorized);
+      open.add(reply.watched);
     },
-    unwatch: (reply) => void open.delete(reply),
+    unwatch({ watched }) {
+      if (watched) open.delete(watched);
+    },
     close: () => clearInterval(timer),
   };
 }

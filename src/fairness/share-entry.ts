@@ -1,8 +1,12 @@
+import { Linked, type LinkedList } from '../lib/linked-list.js';
+
 /** `backlog`: the owner has too many waiting. `full`: all owners together have. `late`: the wait took too long. */
 export type Refusal = 'backlog' | 'full' | 'late';
 
 export interface Admission {
   readonly isWaiting: boolean;
+  /** The time of its begin; while it waits, of its arrival. */
+  readonly since: number;
   /**
    * Ends the admission, also one that still waits. `cost`: as measured; `work`: without the time. Only the first call
    * counts.
@@ -21,7 +25,7 @@ const NEXT_STATES: Record<State, readonly State[]> = {
   over: [],
 };
 
-export class Entry implements Admission {
+export class Entry extends Linked implements Admission {
   private current: State = 'waiting';
 
   constructor(
@@ -30,7 +34,9 @@ export class Entry implements Admission {
     readonly settle: Settle,
     public since: number,
     private readonly onRelease: (entry: Entry, cost: number, work: number) => void,
-  ) {}
+  ) {
+    super();
+  }
 
   get state(): State {
     return this.current;
@@ -57,7 +63,7 @@ export interface Flow {
   owner: string;
   /** The virtual time at which its next request begins. */
   start: number;
-  running: Set<Entry>;
+  running: LinkedList<Entry>;
   /** The time in progress until then is charged. */
   chargedAt: number;
   cost: number;

@@ -1,3 +1,4 @@
+import { LinkedList } from '../lib/linked-list.js';
 import { Entry, isIdle, type Admission, type Flow, type Refusal, type Settle } from './share-entry.js';
 import type { SlotLimits } from './slots.js';
 import type { Pace } from './pace.js';
@@ -59,8 +60,9 @@ export class Shares {
     const flow = this.flowOf(owner);
     const now = this.now();
     const entry = new Entry(flow, estimate, settle, now, this.onRelease);
-    if (flow.queue.size === 0 && this.fits(flow, estimate) && this.isNext(flow)) this.begin(entry);
-    else if (flow.queue.size >= this.options.waiting.each) this.refuse(entry, 'backlog');
+    if (flow.queue.size === 0 && this.fits(flow, estimate, now) && this.isNext(flow, now)) {
+      this.begin(entry, now);
+    } else if (flow.queue.size >= this.options.waiting.each) this.refuse(entry, 'backlog');
     else {
       flow.queue.add(entry);
       this.backlogged.add(flow);
@@ -106,7 +108,7 @@ export class Shares {
       chargedAt: 0,
       cost: 0,
       expired: 0,
-      running: new Set(),
+      running: new LinkedList(),
       queue: new Set(),
     };
     this.flows.set(owner, flow);
@@ -114,19 +116,19 @@ export class Shares {
     return flow;
   }
 
-  private get limits(): SlotLimits {
+  private limitsAt(now: number): SlotLimits {
     const { running, alone = running.each, pace } = this.options;
-    return !pace || pace.isShared(this.now()) ? running : { total: alone + running.each, each: alone };
+    return !pace || pace.isShared(now) ? running : { total: alone + running.each, each: alone };
   }
 
-  private restOf({ owner }: Flow): number {
-    return this.options.pace?.waitOf(owner, this.now()) ?? 0;
+  private restOf({ owner }: Flow, now: number): number {
+    return this.options.pace?.waitOf(owner, now) ?? 0;
   }
 
-  private fits(flow: Flow, cost: number): boolean {
-    const { total, each } = this.limits;
+  private fits(flow: Flow, cost: number, now: number): boolean {
+    const { total, each } = this.limitsAt(now);
     return (
-      this.restOf(flow) === 0 &&
+      this.restOf(flow, now) === 0 &&
       (this.running === 0 || this.costWithin(each) + cost <= total) &&
       (flow.running.size === 0 || flow.cost + cost <= each)
     );
@@ -139,19 +141,20 @@ export class Shares {
     return cost;
   }
 
-  private isNext(flow: Flow): boolean {
-    const next = this.next();
+  private isNext(flow: Flow, now: number): boolean {
+    if (this.backlogged.size === 0) return true;
+    const next = this.next(now);
     return next === undefined || flow.start < next.start;
   }
 
-  private next(): Flow | undefined {
-    const { each } = this.limits;
+  private next(now: number): Flow | undefined {
+    const { each } = this.limitsAt(now);
     let next: Flow | undefined;
     let firstRest = Infinity;
     for (const flow of this.backlogged) {
       const [head] = flow.queue;
       if (flow.running.size > 0 && flow.cost + head!.cost > each) continue;
-      const rest = this.restOf(flow);
+      const rest = this.restOf(flow, now);
       if (rest > 0) firstRest = Math.min(firstRest, rest);
       else if (!next || flow.start < next.start) next = flow;
     }
@@ -161,7 +164,7 @@ export class Shares {
 
   /** A request that ends as soon as it begins gets here again. */
   private admit(): void {
-    if (this.isAdmitting) return;
+    if (this.isAdmitting || this.backlogged.size === 0) return;
     this.isAdmitting = true;
     let left = AT_ONCE;
     try {
@@ -189,21 +192,23 @@ export class Shares {
   }
 
   private admitNext(): boolean {
-    const next = this.backlogged.size > 0 ? this.next() : undefined;
+    if (this.backlogged.size === 0) return false;
+    const now = this.now();
+    const next = this.next(now);
     const [head] = next?.queue ?? [];
-    if (!next || !head || !this.fits(next, head.cost)) return false;
+    if (!next || !head || !this.fits(next, head.cost, now)) return false;
     this.leaveQueue(head);
-    this.begin(head);
+    this.begin(head, now);
     return true;
   }
 
-  private begin(entry: Entry): void {
+  private begin(entry: Entry, now: number): void {
     const { flow, cost } = entry;
     flow.start = Math.max(flow.start, this.virtualTime - MAX_LEAD);
     this.virtualTime = Math.max(this.virtualTime, flow.start);
     flow.start += cost;
     entry.become('running');
-    entry.since = this.now();
+    entry.since = now;
     if (flow.running.size === 0) flow.chargedAt = entry.since;
     flow.running.add(entry);
     flow.cost += cost;

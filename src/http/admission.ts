@@ -47,7 +47,7 @@ export class RequestAdmission {
   take(estimate: number, settle: (error?: ApiError) => void): Admission {
     return this.shares.enter(this.key, estimate, (admission, refusal) => {
       this.admission = admission;
-      this.begun = performance.now();
+      this.begun = admission.since;
       this.isOver = refusal !== undefined;
       settle(refusal && refused(refusal));
     });
@@ -86,7 +86,6 @@ export function admitFairly(app: App, pace: Pace, keyOf: (request: FastifyReques
   };
   const sweeps = setInterval(sweep, SWEEP_MS).unref();
   app.addHook('onClose', async () => Promise.resolve(clearInterval(sweeps)));
-  app.decorateRequest('admission', null);
   const estimates = new Estimates();
 
   app.addHook('preValidation', (request, reply, done) => {

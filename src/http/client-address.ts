@@ -59,7 +59,8 @@ export function peerOf(socket: Socket): string {
 export class TrustedProxies {
   private readonly networks: CidrSet;
   private readonly trustsUnix: boolean;
-  private readonly clients = new WeakMap<IncomingMessage, Client>();
+  /** A property of requests: a `WeakMap` of every request costs the collector more than the request saves. */
+  private readonly client = Symbol('client');
 
   /** `trusted`: CIDR blocks, addresses, and `unix`. */
   constructor(trusted: readonly string[]) {
@@ -72,9 +73,8 @@ export class TrustedProxies {
   }
 
   clientOf(request: IncomingMessage): Client {
-    const known = this.clients.get(request) ?? this.read(request);
-    this.clients.set(request, known);
-    return known;
+    const of = request as IncomingMessage & Record<symbol, Client | undefined>;
+    return (of[this.client] ??= this.read(request));
   }
 
   private read({ socket, headers }: IncomingMessage): Client {

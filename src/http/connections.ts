@@ -2,6 +2,7 @@ import type { IncomingMessage, Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import { clientNetworkOf } from '../lib/cidr.js';
+import { Linked, LinkedList } from '../lib/linked-list.js';
 import { carrierOf, notePeer, peerOf, type TrustedProxies } from './client-address.js';
 import type { SlotLimits } from '../fairness/slots.js';
 
@@ -23,13 +24,24 @@ interface Network {
   name: string;
   most: number;
   count: number;
-  idle: Set<Socket>;
+  /** The longest idle first. */
+  idle: LinkedList<Connection>;
 }
 
-interface Connection {
-  network: Network;
-  requests: number;
+class Connection extends Linked {
+  requests = 0;
+
+  constructor(
+    readonly socket: Socket,
+    readonly network: Network,
+  ) {
+    super();
+  }
 }
+
+/** The number of its request, on a request that is counted. */
+const COUNT = Symbol('count');
+type Counted = Pick<IncomingMessage, 'socket'> & { [COUNT]?: number };
 
 /**
  * Limits the connections, in total and of one address, or IPv6 network of 64 bits. At a limit the longest idle
@@ -38,7 +50,6 @@ interface Connection {
 export class Connections {
   private readonly open = new Map<Socket, Connection>();
   private readonly networks = new Map<string, Network>();
-  private readonly begun = new WeakMap<object, number>();
   private refused = 0;
   private evictions = 0;
   private refusals = 0;
@@ -61,22 +72,21 @@ export class Connections {
    * Returns how many requests were in progress on the connection when this one arrived; undefined if the connection was
    * refused.
    */
-  begin(request: Pick<IncomingMessage, 'socket'>): number | undefined {
-    const socket = carrierOf(request.socket);
-    const connection = this.open.get(socket);
-    if (!connection || this.begun.has(request)) return this.begun.get(request);
-    connection.network.idle.delete(socket);
+  begin(request: Counted): number | undefined {
+    if (request[COUNT] !== undefined) return request[COUNT];
+    const connection = this.open.get(carrierOf(request.socket));
+    if (!connection) return undefined;
+    connection.network.idle.delete(connection);
     connection.requests += 1;
-    this.begun.set(request, connection.requests);
+    request[COUNT] = connection.requests;
     return connection.requests;
   }
 
   end(used: Socket): void {
-    const socket = carrierOf(used);
-    const connection = this.open.get(socket);
+    const connection = this.open.get(carrierOf(used));
     if (!connection) return;
     connection.requests -= 1;
-    if (connection.requests === 0) connection.network.idle.add(socket);
+    if (connection.requests === 0) connection.network.idle.add(connection);
   }
 
   private add(socket: Socket): void {
@@ -84,12 +94,18 @@ export class Connections {
     const peer = peerOf(socket);
     notePeer(socket, peer);
     const name = clientNetworkOf(peer);
-    const network = this.networks.get(name) ?? { name, most: this.mostOf(peer), count: 0, idle: new Set() };
+    const network = this.networks.get(name) ?? {
+      name,
+      most: this.mostOf(peer),
+      count: 0,
+      idle: new LinkedList(),
+    };
     if (!this.makeRoom(network)) return this.turnAway(socket);
     this.networks.set(name, network);
     network.count += 1;
-    network.idle.add(socket);
-    this.open.set(socket, { network, requests: 0 });
+    const connection = new Connection(socket, network);
+    network.idle.add(connection);
+    this.open.set(socket, connection);
     socket.once('close', () => this.remove(socket));
   }
 
@@ -98,7 +114,7 @@ export class Connections {
     if (!connection) return;
     this.open.delete(socket);
     const { network } = connection;
-    network.idle.delete(socket);
+    network.idle.delete(connection);
     network.count -= 1;
     if (network.count === 0) this.networks.delete(network.name);
   }
@@ -133,7 +149,7 @@ export class Connections {
 
   private evict({ idle }: Network, amount: number): number {
     let evicted = 0;
-    for (const socket of idle) {
+    for (const { socket } of idle) {
       if (evicted === amount) break;
       evicted += 1;
       this.remove(socket);

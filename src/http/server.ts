@@ -91,13 +91,15 @@ export interface ServerParts {
   ownerOf?: (request: IncomingMessage) => string | undefined;
   /** Undefined: a method that a path does not take is 404. */
   others?: OtherMethods;
+  /** Whether requests begin in turns. Default: true. */
+  hasTurns?: boolean;
   unread?: UnreadLimits;
 }
 
 export function makeServer(
   log: FastifyBaseLogger,
   { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath }: ServerSettings,
-  { observe, certificate, draining, ownerOf, others, unread = UNREAD }: ServerParts = {},
+  { observe, certificate, draining, ownerOf, others, hasTurns = true, unread = UNREAD }: ServerParts = {},
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
@@ -181,7 +183,7 @@ export function makeServer(
   const begins = new BeginQueue(
     (request) => ownerOf?.(request) ?? clientNetworkOf(proxies.clientOf(request).address),
   );
-  begins.watch(app.server);
+  if (hasTurns) begins.watch(app.server);
   // It counts a request on its connection also while this waits to begin.
   connections.watch(app.server);
 

@@ -1,7 +1,14 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { Linked, LinkedList } from '../lib/linked-list.js';
 
-const ofSockets = new WeakMap<Socket, Set<() => void>>();
+class Waiting extends Linked {
+  constructor(readonly over: () => void) {
+    super();
+  }
+}
+
+const ofSockets = new WeakMap<Socket, LinkedList<Waiting>>();
 
 /** Such as a reply of Fastify. */
 interface Answering {
@@ -20,18 +27,23 @@ export function whenOver({ raw, request }: Answering, over: () => void): void {
     return;
   }
   const known = ofSockets.get(socket) ?? listenTo(socket);
-  const once = () => {
-    if (known.delete(once)) over();
-  };
-  known.add(once);
-  raw.once('close', once);
+  const waiting = new Waiting(over);
+  known.add(waiting);
+  // It is emitted once, so this needs no `once`, which costs more.
+  raw.on('close', () => {
+    if (known.delete(waiting)) over();
+  });
 }
 
-function listenTo(socket: Socket): Set<() => void> {
-  const all = new Set<() => void>();
+function listenTo(socket: Socket): LinkedList<Waiting> {
+  const all = new LinkedList<Waiting>();
   ofSockets.set(socket, all);
   socket.once('close', () => {
-    for (const once of all) once();
+    // Each may end others.
+    for (let first = all.first; first; first = all.first) {
+      all.delete(first);
+      first.over();
+    }
   });
   return all;
 }

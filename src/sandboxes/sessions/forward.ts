@@ -3,6 +3,7 @@ import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
 import { onRevocation } from '../../access/revocation-watch.js';
 import type { WorkerContext } from '../../context.js';
+import { callBack } from '../../http/call-back.js';
 import { clientAddressOf } from '../../http/client-address.js';
 import { ApiError } from '../../http/errors.js';
 import { forward } from '../../http/forward.js';
@@ -27,19 +28,29 @@ const AGAIN = { 'retry-after': '1', connection: 'close' };
 
 /** Forwards requests that need the engine of a sandbox to the process that acts on it, before their body is read. */
 export function forwardToEngines(app: App, ctx: WorkerContext): void {
-  app.addHook('onRequest', async (request, reply) => {
+  app.addHook('onRequest', (request, reply, done) => {
     const { config, schema } = request.routeOptions;
     const onWorker = config.onWorker === true;
-    if (!onWorker && !(config.onEngine ?? schema?.scope === 'sandboxes:exec')) return;
+    if (!onWorker && !(config.onEngine ?? schema?.scope === 'sandboxes:exec')) return done();
+    void callBack(done, forwardElsewhere(request, reply, onWorker));
+  });
+
+  /** Returns false when another process answers. */
+  async function forwardElsewhere(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    onWorker: boolean,
+  ): Promise<boolean> {
     const { orgId, access } = callerOf(request);
     const { labels: requiredLabels } = access;
     const sandbox = await getWorkerOf(contextOf(request).pool, orgId, { ...keyOf(request), requiredLabels });
     const target = sandbox?.worker_id ?? null;
-    if (target === null || (target === ownEngine(ctx) && (!onWorker || ctx.engineLease.isHeld()))) return;
+    if (target === null || (target === ownEngine(ctx) && (!onWorker || ctx.engineLease.isHeld())))
+      return true;
     if (request.forwardedFor !== null) throw new MovedAwayError();
     await forwardTo(ctx, target, request, reply);
-    return reply;
-  });
+    return false;
+  }
 }
 
 /** The URL of the process that acts on an engine. Throws ApiError when there is none for this process. */
