@@ -19,7 +19,8 @@ export async function cloneTemplate(
 ): Promise<{ address: Address; drop: () => Promise<void> }> {
   count += 1;
   const name = `sandkeep_test_${process.pid}_${count}`;
-  await administer(server, `create database ${name} template sandkeep_template`);
+  // The other strategy writes every page to the log too.
+  await administer(server, `create database ${name} template sandkeep_template strategy file_copy`);
   return {
     address: withDatabase(server, name),
     drop: () => administer(server, `drop database if exists ${name} with (force)`),

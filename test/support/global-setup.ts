@@ -1,5 +1,4 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
@@ -8,6 +7,7 @@ import { openForServer } from '../../src/db/open.js';
 import { connectionConfig, type Address } from '../../src/db/pool.js';
 import { withDatabase } from './database.js';
 import { hasDocker, makeImage } from './docker.js';
+import { memoryFolder } from './memory-folder.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -23,14 +23,14 @@ const TEMPLATE = 'sandkeep_template';
  * another server.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-test-'));
+  const dataDir = mkdtempSync(join(memoryFolder(), 'sandkeep-test-'));
   const databaseUrl = process.env['SANDKEEP_TEST_DATABASE_URL'];
   const database = await openForServer({
     databaseUrl,
     dataDir,
     command: 'test',
     // Four files at once, some with several services of up to 35 connections each. Nobody keeps the data.
-    settings: { fsync: 'off', max_connections: '400' },
+    settings: { fsync: 'off', full_page_writes: 'off', max_connections: '400' },
     onCrash: (error) => console.error('the test database ended', error),
   });
   const admin = new pg.Client(connectionConfig(withDatabase(database.address, 'template1')));
