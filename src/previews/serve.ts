@@ -11,6 +11,7 @@ import { answerError, breakOff, onceOver, responseOn } from './answer.js';
 import { Bounds, type PreviewLimits } from './bounds.js';
 import type { Sender } from './headers.js';
 import type { PreviewHosts } from './host.js';
+import { endWithGrant } from './proxy/end-with-grant.js';
 import type { Exchange } from './proxy/exchange.js';
 import { GrpcUpstreams, isGrpc } from './proxy/grpc.js';
 import { forwardHttp } from './proxy/http.js';
@@ -205,10 +206,12 @@ export class Serving {
     client: UpgradeSocket | undefined,
   ): Promise<void> {
     const { response } = exchange;
-    if (client && protocol !== undefined && response instanceof ServerResponse) {
-      return forwardUpgrade({ ...exchange, response }, protocol, client, this.upstreams);
-    }
-    return isGrpc(exchange) ? this.grpc.forward(exchange) : forwardHttp(exchange, this.upstreams);
+    return endWithGrant(exchange, client, () => {
+      if (client && protocol !== undefined && response instanceof ServerResponse) {
+        return forwardUpgrade({ ...exchange, response }, protocol, client, this.upstreams);
+      }
+      return isGrpc(exchange) ? this.grpc.forward(exchange) : forwardHttp(exchange, this.upstreams);
+    });
   }
 
   private senderOf(request: PreviewRequest): Sender {

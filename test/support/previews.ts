@@ -1,4 +1,4 @@
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { createServer, request as httpRequest, type IncomingMessage, type RequestListener } from 'node:http';
 import {
   connect,
@@ -31,6 +31,7 @@ export interface PreviewOptions {
   waker?: PreviewWaker;
   target?: Partial<PreviewTarget>;
   openPort?: ServingParts['openPort'];
+  serve?: PreviewAccess['serve'];
 }
 
 export interface TestPreviews {
@@ -41,6 +42,8 @@ export interface TestPreviews {
   host: string;
   /** Ends the grant of every request. */
   revoke(this: void): void;
+  /** The listeners to the end of the grant. Without one, the grant is not in use. */
+  grantListeners(this: void): number;
   /** The connections to the sandbox so far. */
   opened(this: void): number;
   meters: { outcomes: string[]; added: number[]; bytes: Record<'in' | 'out', number>; open: number };
@@ -83,8 +86,10 @@ export async function startPreviews(sandbox: Server, options: PreviewOptions = {
       };
       return Promise.resolve({ target, signal: grant.signal });
     },
-    serve: (_host, request, response) =>
-      Promise.resolve(answerError(request, response, new ApiError('route_not_found'))),
+    serve:
+      options.serve ??
+      ((_host, request, response) =>
+        Promise.resolve(answerError(request, response, new ApiError('route_not_found')))),
     refuse: (_host, _refused, request, response) =>
       Promise.resolve(answerError(request, response, new ApiError('invalid_session'))),
   };
@@ -141,6 +146,7 @@ export async function startPreviews(sandbox: Server, options: PreviewOptions = {
       grant.abort();
       grant = new AbortController();
     },
+    grantListeners: () => getEventListeners(grant.signal, 'abort').length,
     opened: () => opened,
     meters: seen,
     logs,

@@ -38,10 +38,9 @@ export class GrpcUpstreams {
 
   /** Resolves when the exchange is over. Rejects when no answer has begun. */
   async forward(exchange: GrpcExchange): Promise<void> {
-    const { request, response, target, signal, sender } = exchange;
+    const { request, response, target, sender } = exchange;
     const session = await this.sessionOf(request.stream.session as ServerHttp2Session, exchange);
     // The grant or the client may have gone while the port was opened.
-    if (signal.aborted) return breakOff(response);
     if (request.stream.destroyed) return;
     exchange.connected();
     const headers: OutgoingHttpHeaders = {
@@ -59,9 +58,7 @@ export class GrpcUpstreams {
         breakOff(response);
         resolve();
       };
-      signal.addEventListener('abort', abandon, { once: true });
       upstream.once('close', () => {
-        signal.removeEventListener('abort', abandon);
         if (!response.headersSent) return reject(new ApiError('no_answer_of_sandbox'));
         if (!response.writableEnded && !response.stream.writableEnded)
           response.stream.close(upstream.rstCode || constants.NGHTTP2_INTERNAL_ERROR);

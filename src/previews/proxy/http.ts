@@ -52,12 +52,10 @@ class Attempt {
     return new Promise((resolve, reject) => {
       this.resolve = resolve;
       this.reject = reject;
-      const { signal, request, response } = this.exchange;
-      if (signal.aborted) return this.abandon();
+      const { request, response } = this.exchange;
       this.upstream = sendHead(this.exchange, this.agent, this.framing);
       this.listen();
       this.silence = setTimeout(() => this.fail(new ApiError('no_answer_of_sandbox')), SILENCE_MS);
-      signal.addEventListener('abort', this.abandon);
       onceOver(request, response, () => this.over('over', true));
       if (this.framing.length === 0) this.upstream.end();
     });
@@ -145,7 +143,6 @@ class Attempt {
   private end(closes: boolean): void {
     this.isOver = true;
     clearTimeout(this.silence);
-    this.exchange.signal.removeEventListener('abort', this.abandon);
     if (closes) this.upstream?.destroy();
   }
 }

@@ -49,7 +49,7 @@ export async function forwardUpgrade(
   client: UpgradeSocket,
   upstreams: Upstreams,
 ): Promise<void> {
-  const { request, response, target, sender, signal } = exchange;
+  const { request, response, target, sender } = exchange;
   const headers = requestHeaders(request, target, sender).concat(
     'Connection',
     'Upgrade',
@@ -76,8 +76,7 @@ export async function forwardUpgrade(
       };
       const silence = setTimeout(() => reject(new ApiError('no_answer_of_sandbox')), SILENCE_MS);
       over.signal.addEventListener('abort', () => clearTimeout(silence), { once: true });
-      if (signal.aborted) return abandon();
-      signal.addEventListener('abort', abandon, { once: true, signal: over.signal });
+      if (client.socket.destroyed) return abandon();
       client.socket.once('close', () => resolve());
       upstream.once('socket', () => exchange.connected());
       upstream.on('error', (error) => (response.headersSent ? abandon() : reject(error)));

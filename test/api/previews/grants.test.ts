@@ -325,6 +325,18 @@ function countedGrants() {
   return { grants, state, changed: (channel: Channel, id: string) => listeners[channel]!(id) };
 }
 
+test('many visitors of a grant cost one lookup, and an ended grant leaves no entry', async () => {
+  const { token, id } = await open();
+  const { grants, state, changed } = countedGrants();
+  const look = async () => grants.get({ sandboxId: sandbox.id, port: 3000, origin: '' }, tokenHash(token));
+  const found = await Promise.all(Array.from({ length: 50 }, look));
+  expect([new Set(found).size, state.lookups, grants['byCredential'].size]).toEqual([1, 1, 1]);
+  await client.delete(`/v1/sandboxes/${sandbox.id}/previews/${id}`);
+  changed('preview', sandbox.id);
+  expect(await look()).toBe('ended');
+  expect([grants['byCredential'].size, grants['grants'].size, grants['lookups'].size]).toEqual([0, 0, 0]);
+});
+
 test('a grant is looked up again after a change of its own sandbox, key and organization alone', async () => {
   const { token } = await open();
   const { grants, state, changed } = countedGrants();

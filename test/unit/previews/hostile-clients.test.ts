@@ -1,7 +1,9 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { beforeEach, describe, expect, it } from 'vitest';
+import { setImmediate } from 'node:timers/promises';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { readToken } from '../../../src/previews/pages/read-token.js';
 import { until as poll } from '../../support/polling.js';
 import { exchangeRaw, openRaw } from '../../support/raw-connection.js';
 import { httpSandbox, startPreviews, type TestPreviews } from '../../support/previews.js';
@@ -206,6 +208,31 @@ describe('a client that wants to use up the service', () => {
     await until(() => previews.meters.open === 0);
     await delay(50);
     expect(seen).toEqual([]);
+  });
+
+  it('cannot keep a request for a grant open without its body', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    let begin = () => {};
+    const begun = new Promise<void>((resolve) => (begin = resolve));
+    const held = await startPreviews(
+      httpSandbox(() => undefined),
+      {
+        serve: async (_host, request) => {
+          begin();
+          await readToken(request);
+        },
+      },
+    );
+    const { socket, isClosed, whole } = await openRaw(`http://127.0.0.1:${held.port}`);
+    const type = 'Content-Type: application/json\r\nContent-Length: 20';
+    socket.write(`POST /.well-known/sandkeep/grant HTTP/1.1\r\nHost: ${held.host}\r\n${type}\r\n\r\n{`);
+    await begun;
+    vi.advanceTimersByTime(4_900);
+    await setImmediate();
+    expect(isClosed()).toBe(false);
+    vi.advanceTimersByTime(100);
+    await whole;
   });
 
   it('cannot use the connection of a refused request for a second one', async () => {

@@ -14,7 +14,8 @@ import { createServer as createHttp1 } from 'node:http';
 import { connect as connectTcp, type AddressInfo } from 'node:net';
 import { request as httpsRequest } from 'node:https';
 import type { IncomingMessage } from 'node:http';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { connect as connectTls } from 'node:tls';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Certificate } from '../../../src/http/tls/certificate.js';
 import { Authority, pairFiles } from '../../support/certificates.js';
 import { until as poll } from '../../support/polling.js';
@@ -164,6 +165,38 @@ describe('a client of HTTP/2', () => {
     await once(taken[0]!, 'close');
     expect((await send({ 'x-long': 'a'.repeat(20 * KIB) })).result).toBe(constants.NGHTTP2_REFUSED_STREAM);
     expect((await send()).result).toBe(401);
+  });
+
+  it('has 30 seconds to read an answer of the service', async () => {
+    const previews = await startPreviews(echo(), { certificate: certificate() });
+    const session = open(previews, { initialWindowSize: 0 });
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const stream = session.request({ ':path': '/', ':authority': previews.host, 'x-test-grant': 'no' });
+    stream.on('error', () => undefined);
+    await once(stream, 'response');
+    vi.advanceTimersByTime(30_000);
+    await new Promise((resolve) => stream.once('close', resolve));
+    expect(stream.rstCode).not.toBe(constants.NGHTTP2_NO_ERROR);
+  });
+
+  it('leaves nothing behind when its connection vanishes', async () => {
+    const previews = await startPreviews(
+      createHttp1(() => undefined),
+      { certificate: certificate() },
+    );
+    const { port } = previews;
+    const socket = connectTls({ port, ca: authority.root, servername: 'localhost', ALPNProtocols: ['h2'] });
+    await once(socket, 'secureConnect');
+    const session = connect(`https://localhost:${port}`, { createConnection: () => socket });
+    session.on('error', () => undefined);
+    const stream = session.request({ ':path': '/', ':authority': previews.host });
+    stream.on('error', () => undefined);
+    await until(() => previews.meters.open === 1);
+    // Without a word of HTTP/2, as after the end of a program.
+    socket.destroy();
+    await until(() => previews.meters.open === 0);
+    expect(previews.grantListeners()).toBe(0);
   });
 
   it('loses its streams when the grant ends', async () => {
