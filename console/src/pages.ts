@@ -20,6 +20,18 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./sandbox/sandbox').then((module) => module.Sandbox),
   },
   {
+    path: '/pools',
+    title: 'Pools',
+    isListed: true,
+    load: () => import('./pools/pools').then((module) => module.Pools),
+  },
+  {
+    path: '/pools/:name',
+    title: 'Pool',
+    isListed: false,
+    load: () => import('./pools/pool').then((module) => module.Pool),
+  },
+  {
     path: '/volumes',
     title: 'Volumes',
     isListed: true,

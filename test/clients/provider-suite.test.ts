@@ -54,6 +54,30 @@ if (npm.missing !== undefined && !isRequired) {
       expect(await names()).toEqual(['suite']);
     });
 
+    test('takes a started sandbox of a pool, without a change of the client', async () => {
+      const request = {
+        image: { type: 'oci', reference: IMAGE },
+        resources: { vcpus: 1, memory_mib: 128 },
+        size: 1,
+      };
+      await inside.client.request('PUT', '/v1/pools/own', { body: request });
+      await until(
+        async () => (await inside.client.get('/v1/pools/own')).body,
+        ({ ready }) => ready === 1,
+      );
+      const made = await sdk.Sandbox.builder('pooled')
+        .image(IMAGE)
+        .cpus(1)
+        .memory(128)
+        .env('GREETING', 'hi')
+        .create();
+      await inside.client.delete('/v1/pools/own');
+      const { body } = await inside.client.get('/v1/sandboxes/by-name/pooled');
+      expect(body.source).toEqual({ start: 'warm', pool: 'own', reason: null, differs: [] });
+      expect((await made.exec('sh', ['-c', 'echo "$GREETING"'])).stdout()).toBe('hi\n');
+      await (await sdk.Sandbox.get('pooled')).destroy();
+    });
+
     test('runs commands with their exit code, output and error output', async () => {
       expect(await sh('echo hello')).toEqual({ code: 0, stdout: 'hello\n', stderr: '' });
       expect(await sh('echo out; echo err >&2; exit 3')).toEqual({

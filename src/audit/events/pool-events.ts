@@ -9,14 +9,14 @@ const size = { size: count, most: Nullable(count) };
 const state = closed({ ...size, image: text, vcpus: count, memory_mib: count });
 
 export const POOL_EVENTS = {
-  pool_created: event('sandbox', CALLER, 'A pool was created.', { ...pool, ...size, image: text }),
-  pool_changed: event('sandbox', CALLER, 'The size, the limit or the sandboxes of a pool were changed.', {
+  pool_created: event('pool', CALLER, 'A pool was created.', { ...pool, ...size, image: text }),
+  pool_changed: event('pool', CALLER, 'The size, the limit or the sandboxes of a pool were changed.', {
     ...pool,
     before: state,
     after: state,
   }),
   pool_deleted: event(
-    'sandbox',
+    'pool',
     CALLER,
     'A pool was deleted, and with it the sandboxes that no create had taken.',
     pool,
@@ -28,7 +28,7 @@ export const POOL_EVENTS = {
     { ...pool, sandbox_id: Uuid, sandbox_name: text, run_id: Uuid, image: text },
   ),
   pool_image_moved: event(
-    'sandbox',
+    'pool',
     SYSTEM,
     'The tag of the image of a pool leads to another image. The pool replaces its sandboxes.',
     { ...pool, previous_digest: text, digest: text },

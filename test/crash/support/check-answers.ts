@@ -13,7 +13,10 @@ export async function checkShown(
   const client = makeClient(url, { org, key, keyId });
   const rows = [...store.sandboxes.values()].filter(({ org_id, removed }) => org_id === org.id && !removed);
   return [
-    ...(await checkList(client, rows)),
+    ...(await checkList(
+      client,
+      rows.filter(({ warm }) => !warm),
+    )),
     ...(await checkQuotas(client, rows)),
     ...(await checkBill(client, journal, store)),
   ];

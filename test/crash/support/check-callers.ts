@@ -39,7 +39,7 @@ export function checkAsker(asker: Asker, store: Store): string[] {
     }
     used.add(cause);
     if (!cause.late) position = index;
-    if (cause.starts) startsWith.add(id);
+    if (cause.starts && event.payload.source !== 'warm') startsWith.add(id);
     if (type === 'sandbox_start_queued' || event.payload.reason === 'restart') queued.add(id);
   }
   for (const id of startsWith) wrong.push(`${id} was created to start, and was not asked to`);

@@ -8,6 +8,7 @@ export function check(journal: Journal, store: Store): string[] {
     ...checkRuns(journal, store),
     ...checkHeld(journal, store),
     ...checkEvents(store),
+    ...checkPools(store),
   ];
 }
 
@@ -77,6 +78,20 @@ function checkHeld(journal: Journal, store: Store): string[] {
   return wrong;
 }
 
+/** A pool has no more members than its size, and all of them unless it says why not. */
+function checkPools({ pools, sandboxes }: Store): string[] {
+  const all = [...sandboxes.values()];
+  return pools.flatMap(({ id, name, size, most, last_failure_message: why }) => {
+    const own = all.filter(({ pool_id, removed }) => pool_id === id && !removed);
+    const members = own.filter(({ warm }) => warm).length;
+    const running = own.filter(({ status }) => status === 'running').length;
+    const isFull = members === size || why !== null || (most !== null && running >= most);
+    return members > size || !isFull
+      ? [`pool ${name} has ${members} of ${size} members, and ${running} of at most ${most} run: ${why}`]
+      : [];
+  });
+}
+
 const AT_REST = ['created', 'stopped', 'failed'];
 
 /** Each change of a sandbox has one event, in a possible order, and the last event leads to the current status. */
@@ -96,7 +111,7 @@ function checkEvents(store: Store): string[] {
       events.filter(({ event_type }) => types.includes(event_type)).length;
     const expected = [1, run.started_at === null ? 0 : 1, run.end_reason === null ? 0 : 1];
     const found = [
-      count('sandbox_start_requested'),
+      count('sandbox_start_requested', 'pool_sandbox_added'),
       count('sandbox_started'),
       count('sandbox_stopped', 'sandbox_failed', 'sandbox_run_closed'),
     ];
@@ -121,11 +136,24 @@ function replay(
   let followed = false;
   /** Whether the run has ended that another follows. One transaction writes both. */
   let due = false;
+  /** No create has taken it from its pool. */
+  let warm = false;
   for (const { event_type: type, org_id, payload } of events) {
     const refuse = () => `${type} of run ${payload.run_id} does not follow ${status} with run ${runId}`;
     const run = payload.run_id ? runs.get(payload.run_id) : undefined;
     if (due && type !== 'sandbox_start_requested') return refuse();
-    if (org_id !== sandbox.org_id || payload.name !== sandbox.name) return `${type} is of another`;
+    if (org_id !== sandbox.org_id) return `${type} is of another`;
+    if (type === 'pool_sandbox_added') {
+      if (status !== undefined) return refuse();
+      [status, runId, warm] = ['starting', payload.run_id ?? null, true];
+      continue;
+    }
+    if (type === 'sandbox_created' && payload.source === 'warm') {
+      if (!warm || status !== 'running' || payload.run_id !== runId) return refuse();
+      warm = false;
+      continue;
+    }
+    if (!warm && payload.name !== sandbox.name) return `${type} is of another`;
     if (status !== undefined && payload.previous_status !== status) return refuse();
     if (removed && type !== 'sandbox_started' && type !== 'sandbox_run_closed') return refuse();
     if (type !== 'sandbox_created' && type !== 'sandbox_start_requested' && payload.run_id !== runId)
@@ -175,7 +203,8 @@ function replay(
         break;
       case 'sandbox_destroyed':
       case 'sandbox_removed':
-        if (removed || !status || (type === 'sandbox_removed' && !sandbox.ephemeral)) return refuse();
+        if (removed || !status || (type === 'sandbox_removed' && !sandbox.ephemeral && !warm))
+          return refuse();
         removed = true;
         followed = false;
         break;
@@ -183,6 +212,7 @@ function replay(
         return `${type} was not expected`;
     }
   }
+  if (warm !== sandbox.warm) return `is ${sandbox.warm ? '' : 'not '}in its pool`;
   if (due) return 'the run that was to follow did not begin';
   if (removed !== sandbox.removed) return `is ${sandbox.removed ? '' : 'not '}removed`;
   // The status of a removed sandbox follows from its run alone.

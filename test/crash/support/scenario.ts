@@ -20,8 +20,8 @@ import { readJournal } from './engine-journal.js';
 import type { Victims } from './processes.js';
 import { Dice } from './seeded-random.js';
 import { CrashReceiver } from './event-receiver.js';
-import { isAtRest, readStore } from './store-snapshot.js';
-import { ask, type Asker, type Org, type Workload } from './workload.js';
+import { readStore, readUnsettled } from './store-snapshot.js';
+import { ask, POOL, type Asker, type Org, type Workload } from './workload.js';
 
 const ORGS = [[], ['max_sandboxes=5', 'max_concurrent_persistent_running=2'], []];
 const ASKERS_PER_ORG = 2;
@@ -66,6 +66,8 @@ export class World {
   static async make(dice: Dice, victims: Victims, server: OwnDatabase, name: string): Promise<World> {
     const world = new World(dice, victims, server, await server.create(name), await CrashReceiver.make());
     await world.makeAskers();
+    await world.fleet.arrange('api');
+    await world.putPools();
     await world.counter.start(world.database.pool);
     return world;
   }
@@ -86,13 +88,29 @@ export class World {
     await this.settle();
   }
 
+  /** Two of three organizations have a pool. */
+  private async putPools(): Promise<void> {
+    for (const { key } of this.oneAskerPerOrg().slice(0, 2)) {
+      const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+      const request = { method: 'PUT', headers, body: JSON.stringify(POOL) };
+      const { status } = await fetch(`${this.fleet.url}/v1/pools/pool`, request);
+      if (status !== 200) throw new Error(`cannot make the pool: the service answered ${status}`);
+    }
+  }
+
   /** Deletes everything, and checks that nothing remains and that the webhooks got every event. */
   async end(): Promise<void> {
     await this.fleet.arrange('api');
     const ids = (await readStore(this.database.pool)).sandboxes;
+    const given = [...ids.values()].filter(({ pool_id, warm }) => pool_id !== null && !warm).length;
+    console.log(`crash: creates took ${given} sandboxes from pools`);
     for (const asker of this.oneAskerPerOrg()) {
-      for (const { id, org_id, removed } of ids.values()) {
-        if (org_id !== asker.org.id || removed) continue;
+      const headers = { authorization: `Bearer ${asker.key}` };
+      await fetch(`${this.fleet.url}/v1/pools/pool`, { method: 'DELETE', headers });
+    }
+    for (const asker of this.oneAskerPerOrg()) {
+      for (const { id, org_id, removed, warm } of ids.values()) {
+        if (org_id !== asker.org.id || removed || warm) continue;
         const headers = { authorization: `Bearer ${asker.key}` };
         const { status } = await fetch(`${this.fleet.url}/v1/sandboxes/${id}`, { method: 'DELETE', headers });
         const outcome = status === 200 ? 'done' : 'refused';
@@ -188,7 +206,8 @@ export class World {
 
   private async look(): Promise<string[]> {
     const { pool } = this.database;
-    if (!(await isAtRest(pool))) return ['not at rest'];
+    const unsettled = await readUnsettled(pool);
+    if (unsettled.length > 0) return unsettled;
     const journal = readJournal(this.directory);
     const store = await readStore(pool);
     const wrong = [...check(journal, store), ...this.askers.flatMap((asker) => checkAsker(asker, store))];

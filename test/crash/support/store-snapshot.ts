@@ -7,6 +7,15 @@ export interface Store {
   runs: StoredRun[];
   /** The events in the order of their occurrence. */
   events: StoredEvent[];
+  pools: StoredPool[];
+}
+
+export interface StoredPool {
+  id: string;
+  name: string;
+  size: number;
+  most: number | null;
+  last_failure_message: string | null;
 }
 
 export interface StoredSandbox {
@@ -20,6 +29,10 @@ export interface StoredSandbox {
   stopped_at: string | null;
   removed: boolean;
   destroyed: boolean;
+  /** The pool that started it. */
+  pool_id: string | null;
+  /** No create has taken it from its pool. */
+  warm: boolean;
 }
 
 export interface StoredRun {
@@ -46,6 +59,7 @@ export interface StoredEvent {
     status?: string | null;
     started_at?: string | null;
     stopped_at?: string | null;
+    source?: string;
   };
 }
 
@@ -56,7 +70,7 @@ export async function readStore(pool: Pool): Promise<Store> {
     const sandboxes = await rowsOf<StoredSandbox>(
       client,
       `select id, org_id, name, status, ephemeral, run_id, started_at, stopped_at,
-         removed_at is not null as removed, destroyed_at is not null as destroyed
+         removed_at is not null as removed, destroyed_at is not null as destroyed, pool_id, warm
        from sandboxes`,
     );
     const runs = await rowsOf<StoredRun>(
@@ -68,24 +82,30 @@ export async function readStore(pool: Pool): Promise<Store> {
       `select org_id, event_type, actor_id, resource_id, payload from events
        where category = 'sandbox' order by occurred_at, id`,
     );
+    const pools = await rowsOf<StoredPool>(
+      client,
+      'select id, name, size, most, last_failure_message from pools where removed_at is null',
+    );
     await client.query('commit');
     client.release();
-    return { sandboxes: new Map(sandboxes.map((row) => [row.id, row])), runs, events };
+    return { sandboxes: new Map(sandboxes.map((row) => [row.id, row])), runs, events, pools };
   } catch (error) {
     client.release(error as Error);
     throw error;
   }
 }
 
-/** Whether no sandbox is about to change its status. */
-export async function isAtRest(pool: Pool): Promise<boolean> {
-  const { rowCount } = await pool.query(
-    `select from sandboxes
+/** The sandboxes that are about to change their status. */
+export async function readUnsettled(pool: Pool): Promise<string[]> {
+  const { rows } = await pool.query<{ text: string }>(
+    `select concat_ws(' ', 'not at rest:', id, name, status, status_reason, last_failure_message,
+       case when removed_at is not null then 'removed' end, case when warm then 'warm' end, changed_at) as text
+     from sandboxes
      where (removed_at is null and status in ('starting', 'stopping'))
        or (removed_at is not null and destroyed_at is null)
-     limit 1`,
+     limit 5`,
   );
-  return rowCount === 0;
+  return rows.map(({ text }) => text);
 }
 
 async function rowsOf<Row>(client: pg.PoolClient, text: string): Promise<Row[]> {

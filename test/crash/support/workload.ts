@@ -51,6 +51,14 @@ export interface Workload {
 }
 
 const NAMES = ['ant', 'bee', 'cat', 'dog', 'elk', 'fox'];
+/** Some organizations have it, and some creates match it. */
+export const POOL = {
+  ...smallRequest('pool'),
+  name: undefined,
+  resources: { vcpus: 1, memory_mib: 128 },
+  size: 2,
+  most: 5,
+};
 const GIVES_UP_AFTER_MS = 30_000;
 
 /** Sends this many calls in sequence. */
@@ -130,7 +138,9 @@ function requestFor(dice: Dice, { operation, target, starts, waits, key }: Asked
       ...(dice.chance(0.25) ? { ephemeral: true } : {}),
       ...(dice.chance(0.1) ? { max_duration_secs: 1 } : {}),
     };
-    const resources = { vcpus: dice.between(1, 4), memory_mib: 128 * dice.between(1, 8) };
+    const resources = dice.chance(0.4)
+      ? POOL.resources
+      : { vcpus: dice.between(1, 4), memory_mib: 128 * dice.between(1, 8) };
     const body = smallRequest((target as { name: string }).name, { resources, lifecycle });
     return { method: 'POST', path: '/v1/sandboxes', query: { start: starts, ...wait }, body, headers };
   }

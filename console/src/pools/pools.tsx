@@ -1,0 +1,78 @@
+import { Link, useLocation } from 'wouter-preact';
+import { announce } from '../lib/announce';
+import { call } from '../lib/api';
+import type { PoolResponse } from '../lib/api-types';
+import { API_URL } from '../lib/base';
+import { useLive } from '../lib/live';
+import { useUrlState } from '../lib/url-state';
+import { useResource } from '../lib/use-resource';
+import { Empty } from '../parts/empty';
+import { Loaded } from '../parts/loaded';
+import { Page } from '../parts/page';
+import { Pager } from '../parts/pager';
+import { Table, type Column } from '../parts/table';
+import { PutPool } from './put';
+
+const COLUMNS: readonly Column<PoolResponse>[] = [
+  { title: 'Name', cell: ({ name }) => <Link href={`/pools/${name}`}>{name}</Link> },
+  { title: 'Image', cell: ({ image }) => <code>{image}</code> },
+  { title: 'Ready', cell: ({ ready, size }) => `${ready} of ${size}` },
+  { title: 'Given', cell: ({ given, most }) => (most === null ? given : `${given}, at most ${most} run`) },
+  { title: 'Problem', cell: ({ last_failure_message: problem }) => problem ?? 'none', isMinor: true },
+];
+
+export function Pools() {
+  const url = useUrlState();
+  const [, go] = useLocation();
+  const cursor = url.get('cursor') || undefined;
+  const list = useResource(`pools:${cursor}`, (signal) =>
+    call('GET /v1/pools', { query: { cursor }, signal }),
+  );
+  useLive('pool', list.reload);
+  useLive('sandbox', list.reload);
+  return (
+    <Page
+      title="Pools"
+      actions={
+        <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
+          Create
+        </button>
+      }
+    >
+      <Loaded resource={list}>
+        {({ data, next_cursor, has_more }) =>
+          data.length === 0 && cursor === undefined ? (
+            <Empty title="No pool yet" line={LINE}>
+              <p>
+                A pool keeps started sandboxes ready, and creates take them. They are billed while they wait.
+                Create one here, or with a key in the variable KEY:
+              </p>
+            </Empty>
+          ) : (
+            <>
+              <Table
+                caption="Pools"
+                columns={COLUMNS}
+                rows={data}
+                id={({ id }) => id}
+                name={({ name }) => name}
+              />
+              <Pager next={next_cursor} hasMore={has_more} />
+            </>
+          )
+        }
+      </Loaded>
+      {url.get('create') !== '' && (
+        <PutPool
+          close={() => url.set({ create: undefined })}
+          saved={({ name }) => {
+            announce(`Created ${name}.`);
+            go(`/pools/${name}`);
+          }}
+        />
+      )}
+    </Page>
+  );
+}
+
+const LINE = `curl -X PUT ${API_URL}/v1/pools/python -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"image":{"type":"oci","reference":"python:3.12"},"size":2}'`;

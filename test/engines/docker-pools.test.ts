@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { containerOf, describeDocker, IMAGE } from '../support/docker.js';
+import { startInside, type Inside } from '../support/inside.js';
+import { until } from '../support/polling.js';
+import { imageOf, newLayer, serve } from '../support/pulled-images.js';
+
+const running = { start: true, wait_for: 'running' };
+
+describeDocker('a pool of containers', () => {
+  let inside: Inside;
+  beforeAll(async () => {
+    inside = await startInside();
+  });
+  afterAll(async () => {
+    const { body } = await inside.client.get('/v1/pools');
+    for (const { name } of body.data) await inside.client.delete(`/v1/pools/${name}`);
+    await inside.close();
+  });
+
+  const create = async (request: object) =>
+    (await inside.client.post('/v1/sandboxes', request, running)).body;
+  const put = async (name: string, request: object) => {
+    const { status, text } = await inside.client.request('PUT', `/v1/pools/${name}`, { body: request });
+    expect(status, text).toBe(200);
+  };
+  const whenReady = async (name: string, count: number) =>
+    until(
+      async () => (await inside.client.get(`/v1/pools/${name}`)).body,
+      ({ ready, starting }) => ready === count && starting === 0,
+    );
+  const whenDigest = async (name: string, digest: string) =>
+    until(
+      async () => (await inside.client.get(`/v1/pools/${name}`)).body,
+      ({ ready, image_digest }) => ready === 2 && image_digest === digest,
+    );
+  const exec = async (id: string, script: string) =>
+    (await inside.client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', script] })).body;
+
+  test('gives a running container away, whose commands have the variables of the create, also after a restart', async () => {
+    const image = { type: 'oci', reference: IMAGE };
+    await put('own', { image, pull_policy: 'never', size: 2 });
+    const { sandboxes } = await whenReady('own', 2);
+    const env = [{ key: 'GREETING', value: 'hello there' }];
+    const begun = performance.now();
+    const body = await create({ name: 'mine', image, pull_policy: 'never', env, labels: { team: 'a' } });
+    const first = await exec(body.id, 'echo "$GREETING"');
+    console.log(`pool: create to the first output of a command: ${Math.round(performance.now() - begun)} ms`);
+    expect([body.source.start, first.stdout]).toEqual(['warm', 'hello there\n']);
+    expect(sandboxes.map(({ id }: { id: string }) => id)).toContain(body.id);
+    const before = await containerOf(body.id);
+    const own = await inside.client.post(`/v1/sandboxes/${body.id}/exec`, {
+      cmd: 'sh',
+      args: ['-c', 'echo "$GREETING"'],
+      env: { GREETING: 'of the command' },
+    });
+    expect(own.body.stdout).toBe('of the command\n');
+    await inside.client.post(`/v1/sandboxes/${body.id}/stop`, undefined, { wait_for: 'stopped' });
+    await inside.client.post(`/v1/sandboxes/${body.id}/start`, undefined, { wait_for: 'running' });
+    expect((await exec(body.id, 'echo "$GREETING"')).stdout).toBe('hello there\n');
+    expect((await containerOf(body.id))!.id).toBe(before!.id);
+    // A sandbox of its own runs no code of a caller before a create takes it.
+    const { sandboxes: next } = await whenReady('own', 2);
+    expect(next.map(({ id }: { id: string }) => id)).not.toContain(body.id);
+  });
+
+  test('has members of one image, the one to which its tag leads', async () => {
+    const [older, newer] = [imageOf(await newLayer()), imageOf(await newLayer())];
+    const registry = await serve(older);
+    const image = { type: 'oci', reference: `${registry.host}/team/pooled:1` };
+    await put('tagged', { image, pull_policy: 'always', size: 2 });
+    await whenDigest('tagged', older.digest);
+    registry.image = newer;
+    await inside.service.ctx.pool.query(
+      "update pools set tag_checked_at = '2020-01-01' where name = 'tagged'",
+    );
+    const moved = await whenDigest('tagged', newer.digest);
+    const digests = moved.sandboxes.map(({ image_digest }: { image_digest: string }) => image_digest);
+    expect(digests).toEqual([newer.digest, newer.digest]);
+    const { body } = await inside.client.get('/v1/events', { event_type: 'pool_image_moved' });
+    expect(body.data[0].payload).toMatchObject({ previous_digest: older.digest, digest: newer.digest });
+    const taken = await create({ name: 'newest', image, pull_policy: 'always' });
+    expect([taken.source.start, taken.image_digest]).toEqual(['warm', newer.digest]);
+  });
+});
