@@ -7,8 +7,8 @@ import { table } from '../src/cli/table.js';
 import { GuestInit } from '../src/engines/docker/guest-init.js';
 import { DockerRuntime } from '../src/engines/docker/runtime.js';
 import type { Run } from '../src/engine/runtime.js';
-import type { RunSpec } from '../src/spec/run-spec.js';
 import { VolumeStore } from '../src/volumes/storage/store.js';
+import { runSpecOf } from '../test/support/run-spec.js';
 
 const NEVER = new AbortController().signal;
 
@@ -37,7 +37,7 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
         sandboxId,
         runId: randomUUID(),
         name: 'bench',
-        spec: specOf(image, networkEnabled),
+        spec: runSpecOf(image, { networkEnabled }),
         secrets: { registry: null, values: {} },
       });
       await timed('first start', networkEnabled, () => runtime.start(run(), NEVER));
@@ -58,32 +58,4 @@ export async function dockerStart(socketPath: string, rounds: number): Promise<v
       return [name, ...shown.map((value) => value.toFixed(0))];
     });
   console.log(table(['DOCKER', 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
-}
-
-/** A sandbox that does nothing, from an image that is always present. */
-function specOf(image: string, networkEnabled: boolean): RunSpec {
-  return {
-    image,
-    pullPolicy: 'never',
-    entrypoint: null,
-    cmd: null,
-    shell: null,
-    vcpus: 1,
-    memoryMib: 64,
-    diskMib: null,
-    user: null,
-    workdir: null,
-    securityProfile: 'default',
-    scripts: {},
-    env: [],
-    labels: {},
-    rlimits: [],
-    mounts: [],
-    patches: [],
-    init: null,
-    demands: [],
-    networkEnabled,
-    idleTimeoutSecs: null,
-    maxDurationSecs: null,
-  };
 }

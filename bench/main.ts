@@ -11,6 +11,7 @@ import { events } from './events.js';
 import { exec, type ExecOptions } from './exec.js';
 import { fairPath, type FairPathOptions } from './fair-path.js';
 import { firstStart } from './first-start.js';
+import { gateway, type GatewayOptions } from './gateway.js';
 import { kubernetesChanges, type ChangesOptions } from './kubernetes/changes.js';
 import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
 import { neighbours } from './neighbours.js';
@@ -203,6 +204,18 @@ await new Command('bench')
       .option('--seconds <n>', 'seconds of each measure in a round', positive, 3)
       .option(...dockerSocketOption())
       .action((options: PreviewsOptions) => previews(options)),
+  )
+  .addCommand(
+    new Command('gateway')
+      .description(
+        'the gateway after a kill, in large transfers and beside many connections, and what it costs',
+      )
+      .option('--kills <n>', 'kills of the gateway', count, 20)
+      .option('--mib <n>', 'MiB of each transfer', count, 1_024)
+      .option('--rounds <n>', 'rounds of a sandbox without a gateway', count, 5)
+      .option('--starts <n>', 'starts of each kind', count, 9)
+      .option('--only <names>', 'only these parts: kills, memory, neighbours, plain, starts', words, [])
+      .action((options: GatewayOptions) => gateway(options)),
   )
   .addCommand(
     new Command('network')

@@ -5,7 +5,7 @@ import type { GatewayServices } from '../../src/engine/definition.js';
 import type { Denial } from '../../src/gateway/protocol.js';
 import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import type { NetworkPolicy, Rule } from '../../src/network-policy/schema.js';
-import type { GatedNetwork, RunSpec } from '../../src/spec/run-spec.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
 import {
@@ -22,6 +22,7 @@ import {
 } from '../support/docker-network.js';
 import { describeNetns, NetnsPeer, nft, sh } from '../support/netns.js';
 import { until } from '../support/polling.js';
+import { GATED as BASE, runSpecOf } from '../support/run-spec.js';
 
 const instanceId = randomUUID();
 const HOLDER = `sandkeep-gateway-${instanceId}`;
@@ -29,22 +30,7 @@ const GATEWAY = '169.254.7.53';
 const NAME = 'www.allowed.example';
 const NEVER = new AbortController().signal;
 
-const GATED: GatedNetwork = {
-  strict: true,
-  dns: { nameservers: [], queryTimeoutMs: 5_000, rebindProtection: false },
-  tls: {
-    enabled: false,
-    ports: [443],
-    bypass: [],
-    verifyUpstream: true,
-    scopedVerify: [],
-    authorities: [],
-    blockQuic: true,
-    cacheCapacity: 10,
-    validityHours: 24,
-  },
-  secrets: [],
-};
+const GATED = { ...BASE, dns: { ...BASE.dns, rebindProtection: false } };
 const ANY = { direction: 'egress', destination: 'any', action: 'allow' } satisfies Rule;
 const BY_DOMAIN = [{ direction: 'egress', destination: { domain: NAME }, action: 'allow' }] satisfies Rule[];
 
@@ -97,32 +83,7 @@ describeDocker('the gateway of docker sandboxes', () => {
 
     async function start(policy: NetworkPolicy | null, more: Partial<RunSpec> = {}): Promise<string> {
       const sandboxId = randomUUID();
-      const spec: RunSpec = {
-        image: IMAGE,
-        pullPolicy: 'never',
-        vcpus: 1,
-        memoryMib: 64,
-        diskMib: null,
-        cmd: null,
-        entrypoint: null,
-        user: null,
-        workdir: null,
-        shell: null,
-        scripts: {},
-        env: [],
-        labels: {},
-        rlimits: [],
-        mounts: [],
-        patches: [],
-        securityProfile: 'default',
-        networkEnabled: true,
-        networkPolicy: policy,
-        gated: GATED,
-        idleTimeoutSecs: null,
-        maxDurationSecs: null,
-        demands: [],
-        ...more,
-      };
+      const spec = runSpecOf(IMAGE, { networkPolicy: policy, gated: GATED, ...more });
       specs.set(sandboxId, spec);
       const ids = { orgId: randomUUID(), sandboxId, runId: randomUUID(), name: 'gated' };
       await runtime.start({ ...ids, spec, secrets: { registry: null, values: {} } }, NEVER);

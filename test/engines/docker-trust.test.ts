@@ -16,23 +16,8 @@ import { containerOf, describeDocker, docker, execIn, IMAGE, importImage } from 
 import { makeImage, SOCKET } from '../support/docker.js';
 import { CLIENTS, makeClientImage } from '../support/internet/client-image.js';
 import { until } from '../support/polling.js';
+import { GATED, runSpecOf } from '../support/run-spec.js';
 
-const GATED: NonNullable<RunSpec['gated']> = {
-  strict: true,
-  dns: { nameservers: [], queryTimeoutMs: 5_000, rebindProtection: true },
-  tls: {
-    enabled: true,
-    ports: [443],
-    bypass: [],
-    verifyUpstream: true,
-    scopedVerify: [],
-    authorities: [],
-    blockQuic: true,
-    cacheCapacity: 1_000,
-    validityHours: 24,
-  },
-  secrets: [],
-};
 /** The stores of other distributions, around the same programs. */
 const FEDORA = 'sandkeep-test:trust-fedora';
 const ALPINE = 'sandkeep-test:trust-alpine';
@@ -103,31 +88,13 @@ describeDocker('the authorities that a sandbox trusts', () => {
       runId: randomUUID(),
       name: 'trust',
       secrets: { registry: null, values: {} },
-      spec: {
-        image: IMAGE,
-        pullPolicy: 'never',
-        vcpus: 1,
+      spec: runSpecOf(IMAGE, {
         memoryMib: 512,
-        diskMib: null,
         cmd: ['sleep', '1000000'],
-        entrypoint: null,
-        user: null,
-        workdir: null,
-        shell: null,
-        scripts: {},
-        env: [],
-        labels: {},
-        rlimits: [],
-        mounts: [],
-        patches: [],
-        securityProfile: 'default',
         networkEnabled: false,
-        gated: GATED,
-        idleTimeoutSecs: null,
-        maxDurationSecs: null,
-        demands: [],
+        gated: { ...GATED, tls: { ...GATED.tls, enabled: true } },
         ...spec,
-      },
+      }),
     };
   }
   async function start(spec: Partial<RunSpec>): Promise<Run> {

@@ -7,6 +7,7 @@ import { censusOf } from '../support/docker-guest.js';
 import { sh } from '../support/guest.js';
 import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
 import { until } from '../support/polling.js';
+import { runSpecOf } from '../support/run-spec.js';
 import { guestConformance } from './guest-conformance.js';
 import type { GuestTarget } from './guest/target.js';
 
@@ -53,30 +54,6 @@ function runOf(spec: Partial<Run['spec']>): Run {
     runId: randomUUID(),
     name: 'guest',
     secrets: { registry: null, values: {} },
-    spec: {
-      image: NODE_IMAGE,
-      pullPolicy: 'never',
-      vcpus: 1,
-      memoryMib: 256,
-      diskMib: null,
-      cmd: null,
-      entrypoint: null,
-      user: null,
-      workdir: null,
-      shell: null,
-      scripts: {},
-      env: [],
-      labels: {},
-      rlimits: [],
-      mounts: [],
-      patches: [],
-      init: null,
-      securityProfile: 'default',
-      networkEnabled: true,
-      idleTimeoutSecs: null,
-      maxDurationSecs: null,
-      demands: [],
-      ...spec,
-    },
+    spec: runSpecOf(NODE_IMAGE, { memoryMib: 256, ...spec }),
   };
 }

@@ -1,5 +1,6 @@
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
+import type { EventEmitter } from 'node:events';
 import { connect, isIPv6 } from 'node:net';
 import { isAnswerTo, isTruncated } from './question.js';
 
@@ -32,26 +33,16 @@ function exchangeByUdp(
   { address, port }: ServerAddress,
   signal: AbortSignal,
 ): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const socket = createSocket({ type: isIPv6(address) ? 'udp6' : 'udp4' });
-    let resend: NodeJS.Timeout | undefined;
-    const end = (settle: () => void) => {
-      clearInterval(resend);
-      signal.removeEventListener('abort', abort);
-      socket
-        .removeAllListeners()
-        .on('error', () => {})
-        .close();
-      settle();
-    };
-    const fail = (error: Error) => end(() => reject(error));
-    const abort = () => fail(signal.reason as Error);
-    if (signal.aborted) return abort();
-    signal.addEventListener('abort', abort, { once: true });
-    socket.on('error', fail);
+  const socket = createSocket({ type: isIPv6(address) ? 'udp6' : 'udp4' });
+  let resend: NodeJS.Timeout | undefined;
+  const close = () => {
+    clearInterval(resend);
+    socket.close();
+  };
+  return settleOnce({ socket, close, signal }, (done, fail) => {
     socket.on('message', (message) => {
       // A copy: the bytes may be kept, and those of the socket belong to a larger buffer.
-      if (isAnswerTo(query, message)) end(() => resolve(Buffer.from(message)));
+      if (isAnswerTo(query, message)) done(Buffer.from(message));
     });
     socket.on('connect', () => {
       const send = () => socket.send(query, (error) => error && fail(error));
@@ -67,24 +58,11 @@ function exchangeByTcp(
   { address, port }: ServerAddress,
   signal: AbortSignal,
 ): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    const socket = connect({ host: address, port });
-    const length = Buffer.alloc(2);
-    length.writeUInt16BE(query.length);
-    socket.write(Buffer.concat([length, query]));
-    const end = (settle: () => void) => {
-      signal.removeEventListener('abort', abort);
-      socket
-        .removeAllListeners()
-        .on('error', () => {})
-        .destroy();
-      settle();
-    };
-    const fail = (error: Error) => end(() => reject(error));
-    const abort = () => fail(signal.reason as Error);
-    if (signal.aborted) return abort();
-    signal.addEventListener('abort', abort, { once: true });
-    socket.on('error', fail);
+  const socket = connect({ host: address, port });
+  const length = Buffer.alloc(2);
+  length.writeUInt16BE(query.length);
+  socket.write(Buffer.concat([length, query]));
+  return settleOnce({ socket, close: () => socket.destroy(), signal }, (done, fail) => {
     socket.on('close', () => fail(new Error('the name server closed the connection')));
     let [chunks, held]: [Buffer[], number] = [[], 0];
     socket.on('data', (chunk: Buffer) => {
@@ -96,8 +74,39 @@ function exchangeByTcp(
       const size = held < 2 ? Infinity : bytes.readUInt16BE(0);
       if (held < 2 + size) return;
       const answer = Buffer.from(bytes.subarray(2, 2 + size));
-      if (isAnswerTo(query, answer)) end(() => resolve(answer));
+      if (isAnswerTo(query, answer)) done(answer);
       else fail(new Error('the name server answered another question'));
     });
+  });
+}
+
+type Ask = (done: (answer: Buffer) => void, fail: (error: Error) => void) => void;
+
+/** Settles with the first end that `ask` reports, an error of the socket, or the signal. Then the socket is closed. */
+function settleOnce(
+  { socket, close, signal }: { socket: EventEmitter; close: () => void; signal: AbortSignal },
+  ask: Ask,
+): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    let isOver = false;
+    const end = () => {
+      if (isOver) return;
+      isOver = true;
+      signal.removeEventListener('abort', abort);
+      socket.removeAllListeners().on('error', () => {});
+      close();
+    };
+    const fail = (error: Error) => {
+      end();
+      reject(error);
+    };
+    const abort = () => fail(signal.reason as Error);
+    if (signal.aborted) return abort();
+    signal.addEventListener('abort', abort, { once: true });
+    socket.on('error', fail);
+    ask((answer) => {
+      end();
+      resolve(answer);
+    }, fail);
   });
 }
