@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { access } from 'node:fs/promises';
+import { access, lstat, opendir } from 'node:fs/promises';
 
 const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/local/bin:/usr/bin:/bin' };
 /** The end of an error line of du has the reason. */
@@ -11,6 +11,30 @@ const KEPT_CHARACTERS = 200;
  * unreadable: the sum would be too small.
  */
 export async function measure(directory: string, signal: AbortSignal): Promise<number | undefined> {
+  const kibOfEmpty = await measureEmpty(directory);
+  return kibOfEmpty === 'unknown' ? runDu(directory, signal) : kibOfEmpty;
+}
+
+const BLOCK_BYTES = 512;
+
+/**
+ * Most volumes have no data, and the event loop stops for 3 to 10 ms while a program begins. After a start of the
+ * service all volumes are due. The samples of 200 took a fifth of the time of the requests then.
+ */
+async function measureEmpty(directory: string): Promise<number | undefined | 'unknown'> {
+  try {
+    const stat = await lstat(directory);
+    if (!stat.isDirectory()) return 'unknown';
+    const listing = await opendir(directory, { bufferSize: 1 });
+    const isEmpty = (await listing.read()) === null;
+    await listing.close();
+    return isEmpty ? Math.ceil((stat.blocks * BLOCK_BYTES) / 1024) : 'unknown';
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'ENOENT' ? undefined : 'unknown';
+  }
+}
+
+async function runDu(directory: string, signal: AbortSignal): Promise<number | undefined> {
   const child = spawn('du', ['-skx', '--', directory], {
     signal,
     killSignal: 'SIGKILL',
