@@ -6,9 +6,9 @@ import { makeSnapshotStreamer } from '../access/snapshot-stream.js';
 import type { Shared } from '../context.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { preferredType } from '../http/preferred-type.js';
-import { answers, type App } from '../http/route.js';
+import { answers, answersTagged, type App } from '../http/route.js';
 import { Field, PageQuery, Uuid, Words } from '../http/schema.js';
-import { sendJson } from '../http/send-json.js';
+import { sendTagged } from '../http/entity-tag.js';
 import { eventStream, FollowHeaders, StreamLimit, sendEvents } from '../http/sse.js';
 import type { PacedSteps } from '../fairness/paced-steps.js';
 import { lockPartitions } from './events/partition-queries.js';
@@ -69,11 +69,13 @@ export function eventRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
         description: 'Returns one page of the audit trail of the organization. The filters can be combined.',
         tags,
         querystring: query,
-        response: answers(PaginatedEventResponse),
+        response: answersTagged(PaginatedEventResponse),
       },
     },
-    async (request, reply) =>
-      sendJson(reply, await list(contextOf(request), renderer, callerOf(request).orgId, request.query)),
+    async (request, reply) => {
+      const { orgId } = callerOf(request);
+      return sendTagged(reply, await list(contextOf(request), renderer, orgId, request.query), orgId);
+    },
   );
 
   app.get(
@@ -185,18 +187,14 @@ export function eventRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
         description: 'Returns one audit event of the organization by its id.',
         tags,
         params: Type.Object({ event_id: Field(Uuid, 'The id of the event.') }),
-        response: answers(EventResponse, 'sandbox_not_found'),
+        response: answersTagged(EventResponse, 'sandbox_not_found'),
       },
     },
     async (request, reply) => {
-      const text = await showEvent(
-        contextOf(request),
-        renderer,
-        callerOf(request).orgId,
-        request.params.event_id,
-      );
+      const { orgId } = callerOf(request);
+      const text = await showEvent(contextOf(request), renderer, orgId, request.params.event_id);
       if (text === undefined) throw new ApiError('sandbox_not_found');
-      return sendJson(reply, text);
+      return sendTagged(reply, text, orgId);
     },
   );
 }

@@ -51,6 +51,16 @@ export function refusals(...errors: ErrorName[]): Record<number, TSchema> {
 
 const OF_EVERY_BODY = ['invalid_json', 'payload_too_large', 'unsupported_media_type'] as const;
 
+/** The same for an answer with an `etag`, which a caller may have already. */
+export function answersTagged<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
+  return { ...answers(ok, ...errors), 304: NOT_MODIFIED };
+}
+
+const NOT_MODIFIED = {
+  type: 'null',
+  description: 'The answer is the one whose `etag` the request named in `if-none-match`.',
+} as const;
+
 /** The same for an operation whose request may have a body. */
 export function answersToBody<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
   return answers(ok, ...OF_EVERY_BODY, ...errors);

@@ -2,8 +2,12 @@ import type { FastifyReply } from 'fastify';
 
 /** Sends JSON text without the schema of the route, which took two fifths of the time of a page of 20 sandboxes. */
 export function sendJson(reply: FastifyReply, text: string | Buffer): FastifyReply {
-  const isLong = typeof text === 'string' && text.length > LONG;
-  return reply.type('application/json; charset=utf-8').send(isLong ? Buffer.from(text) : text);
+  return reply.type('application/json; charset=utf-8').send(toBody(text));
+}
+
+/** In the form that is sent the fastest. */
+export function toBody(text: string | Buffer): string | Buffer {
+  return typeof text === 'string' && text.length > LONG ? Buffer.from(text) : text;
 }
 
 /**

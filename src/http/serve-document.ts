@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import { namesTag } from './entity-tag.js';
 import type { App } from './route.js';
 
 const compress = promisify(gzip);
@@ -29,7 +30,7 @@ export function serveDocument(app: App): void {
       // Clients may keep a copy, and ask each time whether it is current.
       .header('cache-control', 'no-cache')
       .header('vary', 'accept-encoding');
-    if (has(request.headers['if-none-match'], etag)) return reply.code(304).send();
+    if (namesTag(request.headers['if-none-match'], etag)) return reply.code(304).send();
     void reply.type('application/json; charset=utf-8');
     if (request.encodings(['gzip', 'identity']) !== 'gzip') return reply.send(plain);
     return reply.header('content-encoding', 'gzip').send(compressed);
@@ -41,9 +42,4 @@ async function make(document: object): Promise<Served> {
   // Weak: both encodings have it.
   const etag = `W/"${createHash('sha256').update(plain).digest('base64url').slice(0, 22)}"`;
   return { plain, compressed: await compress(plain, { level: 9 }), etag };
-}
-
-function has(header: string | undefined, etag: string): boolean {
-  const tags = header?.split(',').map((tag) => tag.trim()) ?? [];
-  return tags.includes('*') || tags.includes(etag);
 }
