@@ -1,19 +1,13 @@
 import { Client as GrpcClient, credentials, Metadata, status, type ServiceError } from '@grpc/grpc-js';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { request as httpsRequest } from 'node:https';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { chromium } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { testInBrowser } from '../console/browser.js';
-import { Authority } from '../support/certificates.js';
-import { makeClient, type Client } from '../support/client.js';
 import { describeImage } from '../support/container-image.js';
-import { docker, SOCKET } from '../support/docker.js';
-import { cleanUp, launch, makeFolder, ready, stop, until, type Served } from '../support/processes.js';
+import { startPrograms, type ProgramsService } from '../support/programs-service.js';
 import { makePrograms, PROGRAMS_IMAGE } from '../support/programs.js';
 
 const VITE = 5_173;
@@ -22,141 +16,53 @@ const FILES = 8_080;
 const COMMAND = `
 node grpc.mjs & node files.mjs /app/git ${FILES} &
 cd vite && exec node ../node_modules/vite/bin/vite.js`;
-const DOMAIN = 'preview.test';
 const execute = promisify(execFile);
 
-interface Preview {
-  url: string;
-  origin: string;
-  token: string;
-}
-
 describeImage('programs of others through previews of a domain with TLS', () => {
-  let folder: string;
-  let files: string;
-  let service: Served;
-  let client: Client;
-  let sandbox: string;
+  let programs: ProgramsService;
   beforeAll(async () => {
     makePrograms();
-    files = mkdtempSync(join(tmpdir(), 'sandkeep-programs-'));
-    folder = makeFolder();
-    const authority = new Authority();
-    const pair = authority.issue({ names: [`*.${DOMAIN}`] });
-    const paths = ['ca.pem', 'cert.pem', 'key.pem'].map((name) => join(files, name)) as [
-      string,
-      string,
-      string,
-    ];
-    [authority.root, pair.cert, pair.key].forEach((text, at) =>
-      writeFileSync(paths[at]!, text, { mode: 0o600 }),
-    );
-    const previews = ['--preview-host', '127.0.0.1', '--preview-port', '0', '--preview-domain', DOMAIN];
-    const tls = ['--preview-tls-cert', paths[1], '--preview-tls-key', paths[2]];
-    const runtime = ['--runtime', 'docker', '--docker-socket', SOCKET, '--docker-network', 'none'];
-    const args = ['serve', '--json', '--port', '0', '--data-dir', folder, '--log-level', 'warn'];
-    service = await ready(launch([...args, ...previews, ...tls, ...runtime]), folder);
-    client = makeClient(service.url, {
-      org: { id: '', name: '', slug: '' },
-      key: service.firstKey!,
-      keyId: '',
-    });
-    const { body } = await client.post(
-      '/v1/sandboxes',
-      {
-        name: 'programs',
-        image: { type: 'oci', reference: PROGRAMS_IMAGE },
-        pull_policy: 'never',
-        runtime: { cmd: ['sh', '-c', COMMAND], workdir: '/app' },
-        resources: { vcpus: 2, memory_mib: 1_024 },
-      },
-      { start: true, wait_for: 'running' },
-    );
-    sandbox = body.id;
-    for (const port of [VITE, GRPC, FILES]) await untilListens(port);
+    programs = await startPrograms(PROGRAMS_IMAGE, COMMAND, [VITE, GRPC, FILES]);
   }, 300_000);
-  afterAll(async () => {
-    await client.delete(`/v1/sandboxes/${sandbox}`);
-    const label = [`dev.sandkeep.sandbox=${sandbox}`];
-    const left = () => docker.listContainers({ all: true, filters: { label } });
-    await until('the container is gone', async () => (await left()).length === 0);
-    await stop(service);
-    await cleanUp(folder);
-    rmSync(files, { recursive: true });
-  });
-
-  async function open(port: number, more: object = {}): Promise<Preview> {
-    return (await client.post(`/v1/sandboxes/${sandbox}/previews`, { port, ...more })).body;
-  }
-
-  /** The status of a GET, and its body. */
-  async function get({ origin, token }: Preview, path = '/'): Promise<{ status: number; text: string }> {
-    const { host, hostname, port } = new URL(origin);
-    const headers = { host, authorization: `Bearer ${token}` };
-    const ca = readFileSync(join(files, 'ca.pem'));
-    const sent = httpsRequest({
-      host: '127.0.0.1',
-      port,
-      path,
-      servername: hostname,
-      ca,
-      headers,
-      agent: false,
-    });
-    sent.end();
-    const [answer] = await once(sent, 'response');
-    let text = '';
-    for await (const chunk of answer) text += String(chunk);
-    return { status: answer.statusCode, text };
-  }
-
-  async function untilListens(port: number): Promise<void> {
-    const preview = await open(port);
-    await until(`port ${port} listens`, async () => !(await get(preview)).text.includes('nothing listens'));
-  }
+  afterAll(() => programs.close());
 
   testInBrowser(
     'Vite replaces a module of a React page over its WebSocket, and keeps the state',
     async () => {
       // Vite answers to names that it knows. The other way is its setting server.allowedHosts.
-      const blocked = await get(await open(VITE));
+      const blocked = await programs.get(await programs.open(VITE));
       expect([blocked.status, blocked.text]).toEqual([403, expect.stringContaining('allowedHosts')]);
-      const { url } = await open(VITE, { host: 'sandbox' });
-      const args = [
-        '--no-sandbox',
-        '--disable-dev-shm-usage',
-        `--host-resolver-rules=MAP *.${DOMAIN} 127.0.0.1`,
-      ];
-      const browser = await chromium.launch({ executablePath: '/usr/bin/chromium', args });
-      try {
-        const page = await browser.newPage({ ignoreHTTPSErrors: true });
+      const { url } = await programs.open(VITE, { host: 'sandbox' });
+      const write = (text: string) =>
+        programs.client.post(`/v1/sandboxes/${programs.sandbox}/exec`, {
+          cmd: 'sed',
+          args: ['-i', '-E', `s/[a-z]+ text/${text} text/`, '/app/vite/App.jsx'],
+        });
+      await programs.inBrowser(async (page) => {
         const sockets: string[] = [];
         page.on('websocket', (socket) => sockets.push(new URL(socket.url()).host));
+        page.setDefaultTimeout(60_000);
         let loads = 0;
         page.on('load', () => (loads += 1));
+        await write('first');
         await page.goto(url);
         await page.getByRole('button', { name: 'first text 0' }).click();
         await page.getByRole('button', { name: 'first text 1' }).waitFor();
         const before = loads;
-        await client.post(`/v1/sandboxes/${sandbox}/exec`, {
-          cmd: 'sed',
-          args: ['-i', 's/first text/second text/', '/app/vite/App.jsx'],
-        });
+        await write('second');
         await page.getByRole('button', { name: 'second text 1' }).waitFor();
         expect(loads).toBe(before);
         expect(new Set(sockets)).toEqual(new Set([new URL(url).host]));
-      } finally {
-        await browser.close();
-      }
+      });
     },
   );
 
   test('gRPC has calls of each kind, deadlines, metadata, errors and trailers', async () => {
-    const { origin, token } = await open(GRPC);
+    const { origin, token } = await programs.open(GRPC);
     const { host, hostname, port } = new URL(origin);
     const grpc = new GrpcClient(
       `127.0.0.1:${port}`,
-      credentials.createSsl(readFileSync(join(files, 'ca.pem'))),
+      credentials.createSsl(readFileSync(join(programs.files, 'ca.pem'))),
       { 'grpc.default_authority': host, 'grpc.ssl_target_name_override': hostname },
     );
     const granted = (more: Record<string, string> = {}) => {
@@ -237,18 +143,18 @@ describeImage('programs of others through previews of a domain with TLS', () => 
   });
 
   test('git clones a repository with the grant in a header', async () => {
-    const { origin, token } = await open(FILES);
+    const { origin, token } = await programs.open(FILES);
     const { host, hostname, port } = new URL(origin);
     const clone = (...more: string[]) => {
       const settings = [`http.curloptResolve=${hostname}:${port}:127.0.0.1`];
       const args = [...settings, ...more].flatMap((setting) => ['-c', setting]);
-      const target = join(files, 'clone');
+      const target = join(programs.files, 'clone');
       return execute('git', [...args, 'clone', '--quiet', `https://${host}/repository.git`, target], {
-        env: { ...process.env, GIT_SSL_CAINFO: join(files, 'ca.pem'), GIT_TERMINAL_PROMPT: '0' },
+        env: { ...process.env, GIT_SSL_CAINFO: join(programs.files, 'ca.pem'), GIT_TERMINAL_PROMPT: '0' },
       });
     };
     await expect(clone()).rejects.toThrow(/could not read Username|Authentication failed/);
     await clone(`http.extraHeader=x-sandkeep-preview: ${token}`);
-    expect(readFileSync(join(files, 'clone/README'), 'utf8')).toBe('a repository in a sandbox\n');
+    expect(readFileSync(join(programs.files, 'clone/README'), 'utf8')).toBe('a repository in a sandbox\n');
   });
 });

@@ -8,6 +8,8 @@ import { PREVIEW_LIMITS } from '../../src/previews/bounds.js';
 import { PreviewHosts } from '../../src/previews/host.js';
 import { PreviewListener } from '../../src/previews/listener.js';
 import { Serving } from '../../src/previews/serve.js';
+import type { OpenPort } from '../../src/previews/types.js';
+import { openPort } from '../../src/sandboxes/ports/open-port.js';
 import type { TestService } from './service.js';
 
 export interface GrantedPreviews {
@@ -27,6 +29,27 @@ export async function serveGranted(
   new WebSocketServer({ server: inner }).on('connection', (client) => client.send('hello'));
   await once(inner.listen(0, '127.0.0.1'), 'listening');
   const { port: innerPort } = inner.address() as AddressInfo;
+  const { port, close } = await servePorts(service, hosts, async () => {
+    const socket = connect({ host: '127.0.0.1', port: innerPort, allowHalfOpen: true });
+    await once(socket, 'connect');
+    return socket;
+  });
+  return {
+    port,
+    async close() {
+      inner.closeAllConnections();
+      await close();
+      inner.close();
+    },
+  };
+}
+
+/** The same before the ports of real sandboxes. Default: through their engine. */
+export async function servePorts(
+  service: TestService,
+  hosts: PreviewHosts,
+  open: OpenPort = (place, signal) => openPort(service.ctx, place, signal),
+): Promise<GrantedPreviews> {
   const { log } = service.ctx;
   const proxies = new TrustedProxies([]);
   const access = new GrantedAccess(service.ctx);
@@ -35,11 +58,7 @@ export async function serveGranted(
     hosts,
     access,
     waker: undefined,
-    async openPort() {
-      const socket = connect({ host: '127.0.0.1', port: innerPort, allowHalfOpen: true });
-      await once(socket, 'connect');
-      return socket;
-    },
+    openPort: open,
     proxies,
     limits: PREVIEW_LIMITS,
     meters: service.ctx.meters,
@@ -54,11 +73,9 @@ export async function serveGranted(
   const port = await listener.listen('127.0.0.1', 0);
   hosts.listensAt(port);
   const close = async () => {
-    inner.closeAllConnections();
     await listener.close();
     serving.close();
     await access.close();
-    inner.close();
   };
   return { port, close };
 }
