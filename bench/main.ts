@@ -14,6 +14,7 @@ import { firstStart } from './first-start.js';
 import { gateway, type GatewayOptions } from './gateway.js';
 import { kubernetesChanges, type ChangesOptions } from './kubernetes/changes.js';
 import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
+import { many, type ManyOptions } from './many.js';
 import { neighbours } from './neighbours.js';
 import { network, type NetworkOptions } from './network.js';
 import { plannerHints } from './planner-hints.js';
@@ -174,6 +175,18 @@ await new Command('bench')
       .action(({ rounds, dockerSocket }: { rounds: number; dockerSocket: string }) =>
         dockerStart(dockerSocket, rounds),
       ),
+  )
+  .addCommand(
+    new Command('many')
+      .description(
+        'many small sandboxes with networks on one Docker engine: starts, memory, and lists meanwhile',
+      )
+      .option('--sandboxes <n>', 'that run at last', count, 1_100)
+      .option('--at-once <n>', 'concurrent starts', count, 8)
+      .option('--minutes <n>', 'begin no start after so long', positive, 15)
+      .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
+      .option(...dockerSocketOption())
+      .action((options: ManyOptions) => many(options)),
   )
   .addCommand(
     new Command('exec')

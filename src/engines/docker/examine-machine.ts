@@ -3,6 +3,7 @@ import type { Finding } from '../../engine/finding.js';
 import { installCommand, type HostSystem } from '../../engine/host-system.js';
 import { disksOf } from './disk-writes.js';
 import type { Resolvers } from './network/resolvers.js';
+import { sandboxRoom } from './sandbox-room.js';
 import { explainSharedLimits } from './shared-limits.js';
 
 const PROGRAMS = ['nft', 'nsenter', 'unshare', 'mount'] as const;
@@ -40,6 +41,21 @@ export function examineKernel(): Finding {
   const low = explainSharedLimits();
   if (low === undefined) return { check, state: 'ok', found: 'the memory of a sandbox bounds its part' };
   return { check, state: 'missing', found: low.found, remedy: low.remedy };
+}
+
+/** The tables of the kernel for all sandboxes together. */
+export function examineSandboxRoom(memoryMib: number): Finding {
+  const check = 'number of sandboxes';
+  const { room, low } = sandboxRoom(memoryMib);
+  if (low.length === 0)
+    return { check, state: 'ok', found: `memory ends first, with about ${room} sandboxes with networks` };
+  const values = low.map(({ name, value }) => `${name} is ${value}`).join(', ');
+  return {
+    check,
+    state: 'missing',
+    found: `the kernel has room for about ${room} sandboxes with networks that work at once: ${values}`,
+    remedy: `sysctl -w ${low.map(({ remedy }) => remedy).join(' ')}`,
+  };
 }
 
 export function examineDatabaseDisk(

@@ -5,7 +5,13 @@ import { installCommand, type HostSystem } from '../../engine/host-system.js';
 import type { ValuesOf } from '../../options/option.js';
 import { VolumeStore } from '../../volumes/storage/store.js';
 import { explainConnectionError, type ConnectionProblem } from './connection-error.js';
-import { examineDatabaseDisk, examineKernel, examinePrograms, examineResolvers } from './examine-machine.js';
+import {
+  examineDatabaseDisk,
+  examineKernel,
+  examinePrograms,
+  examineResolvers,
+  examineSandboxRoom,
+} from './examine-machine.js';
 import { systemResolvers } from './network/resolvers.js';
 import type { DOCKER_OPTIONS } from './options.js';
 import { DockerRuntime } from './runtime.js';
@@ -60,6 +66,7 @@ async function examineEngine(
         quota,
         capsFinding(runtime),
         ...(dockerNetwork === 'none' ? [] : [gatewayFinding(runtime, system)]),
+        ...(dockerNetwork === 'none' ? [] : [examineSandboxRoom(runtime.bounds.memoryMib)]),
         ...(dockerNetwork === 'none' ? [] : [examineResolvers(systemResolvers(), dockerResolvers ?? [])]),
       ],
       diskPath: runtime.diskPath,

@@ -19,7 +19,8 @@ export function explainSharedLimits(
   return { found: `one sandbox can take from all others: ${values}`, remedy: `sysctl -w ${wanted}` };
 }
 
-function readSysctl(name: string): string {
+/** `Infinity`: the kernel has no such bound, or hides it in a namespace. */
+export function readSysctl(name: string): string {
   try {
     return readFileSync(`/proc/sys/${name.replaceAll('.', '/')}`, 'utf8');
   } catch {

@@ -38,6 +38,10 @@ export function pauseContainerName(sandboxId: string): string {
   return `sandkeep-net-${sandboxId}`;
 }
 
+export function isPauseName(name: string): boolean {
+  return name.startsWith(pauseContainerName(''));
+}
+
 /** Checks the name too: users may set the label. */
 export function isPauseContainer({ Labels, Names }: Docker.ContainerInfo): boolean {
   const sandboxId = Labels[PAUSE_LABEL];

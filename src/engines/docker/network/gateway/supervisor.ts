@@ -155,7 +155,8 @@ export class GatewaySupervisor {
     );
     const ended = new AbortController();
     void program.ended.then(() => ended.abort());
-    await this.sendAll(program, ended.signal);
+    // The database may be away for long.
+    void this.sendAll(program, ended.signal).catch(() => undefined);
   }
 
   /** The sandbox has ended, or begins a run without the gateway. */
