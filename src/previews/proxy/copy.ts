@@ -19,6 +19,8 @@ export function copy(source: Readable, sink: Writable, { moved, stalled, stallMs
     if (sink.write(chunk)) return;
     source.pause();
     timer = setTimeout(stalled, stallMs);
+    // Most answers are never paused.
+    sink.once('drain', goOn);
   };
   const goOn = () => {
     clearTimeout(timer);
@@ -30,6 +32,6 @@ export function copy(source: Readable, sink: Writable, { moved, stalled, stallMs
     sink.off('drain', goOn);
   };
   source.on('data', pass).once('close', end);
-  sink.on('drain', goOn).once('close', end);
+  sink.once('close', end);
   return end;
 }
