@@ -5,7 +5,6 @@ import { ExplainedError } from '../src/lib/explained-error.js';
 import { auth, metrics, organizations, traces } from './arms.js';
 import { backup } from './backup.js';
 import { consoleTimes, type ConsoleOptions } from './console.js';
-import { dockerStart } from './docker-start.js';
 import { eventPages } from './event-pages.js';
 import { events } from './events.js';
 import { exec, type ExecOptions } from './exec.js';
@@ -25,6 +24,7 @@ import type { SpeedOptions } from './speed/sides.js';
 import { soak } from './speed/soak.js';
 import { speedTable } from './speed/table.js';
 import { statusTimes } from './status.js';
+import { start, type StartOptions } from './start.js';
 import { usage } from './usage.js';
 
 await new Command('bench')
@@ -168,13 +168,15 @@ await new Command('bench')
       ),
   )
   .addCommand(
-    new Command('docker-start')
-      .description('starts on the Docker engine, with a network and without, side by side')
-      .option('--rounds <n>', 'number of rounds', count, 20)
+    new Command('start')
+      .description(
+        'from a request to the first output of a command, beside "docker run", "docker exec" and runc',
+      )
+      .option('--rounds <n>', 'number of rounds', count, 12)
+      .option('--at-once <n,n>', 'numbers of starts at once', counts, [8, 32])
+      .option('--prepared <n>', 'networks that wait for sandboxes', natural, 8)
       .option(...dockerSocketOption())
-      .action(({ rounds, dockerSocket }: { rounds: number; dockerSocket: string }) =>
-        dockerStart(dockerSocket, rounds),
-      ),
+      .action((options: StartOptions) => start(options)),
   )
   .addCommand(
     new Command('many')

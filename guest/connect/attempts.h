@@ -12,7 +12,7 @@ typedef struct {
   int fd; /* -1: the place is free */
   u32 id;
   u16 port;
-  u8 family; /* 4 or 6 */
+  u8 family; /* 4 or 6; 0: a socket of process 1 */
   u64 deadline; /* nanoseconds of the monotonic clock */
 } Attempt;
 
@@ -20,7 +20,7 @@ extern Attempt attempts[ATTEMPTS];
 
 void free_attempts(void);
 
-/* Opens a connection to 127.0.0.1, or to ::1 when nothing listens there. */
+/* Opens a connection to 127.0.0.1, or to ::1 when nothing listens there. Port 0: to process 1. */
 void begin_attempt(u32 id, u16 port);
 
 /* The kernel has decided. */

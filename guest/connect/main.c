@@ -9,7 +9,7 @@
  * their bytes.
  *
  * It ends with the process, with the service, and with its input. A request has eight bytes, little-endian: an id of
- * four, a port of two, and two zeros.
+ * four, a port of two, and two zeros. Port 0 is process 1 of the sandbox, which starts an agent (../init/agents.h).
  */
 #include "../common/rights.h"
 #include "attempts.h"

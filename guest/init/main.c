@@ -1,8 +1,8 @@
 /*
  * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
- *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--append-path=DIRECTORY]
- *        [--record=HYPHENS] [--workdir=DIRECTORY] [-- COMMAND [ARGUMENT...]]
+ *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--host-name=NAME]
+ *        [--append-path=DIRECTORY] [--record=HYPHENS] [--workdir=DIRECTORY] [--agents] [-- COMMAND [ARGUMENT...]]
  *   init --listen=PORT   only accepts TCP connections, for the probe of a network
  *   init --open=DIRECTORY...   prepares volumes before their first use, and exits
  *   init --check         exits at once, which shows that the engine can run it
@@ -11,8 +11,9 @@
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
  * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
  * (output.h). With --record it keeps the end of COMMAND there (record.h). With --await it starts COMMAND when FILE
- * exists. --append-path adds a directory to PATH of COMMAND. --workdir makes and enters the working directory of
- * COMMAND (workdir.h).
+ * exists, with --host-name when the sandbox has that name (host_name.h). --append-path adds a directory to PATH of
+ * COMMAND. --workdir makes and enters the working directory of COMMAND (workdir.h). With --agents it starts an agent
+ * for each connection of the service (agents.h).
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that
@@ -22,6 +23,8 @@
  */
 #include "../common/execute.h"
 #include "../common/oom.h"
+#include "agents.h"
+#include "host_name.h"
 #include "listen.h"
 #include "output.h"
 #include "record.h"
@@ -144,6 +147,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
   long burst = 0;
   int opened = 0;
   const char *awaited = 0;
+  const char *host_name = 0;
+  int has_agents = 0;
   const char *directory = 0;
   char **command = 0;
   for (char **argument = argv + 1; argc > 1 && *argument; argument++) {
@@ -151,6 +156,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     const char *tokens = after(*argument, "--output-rate=");
     const char *most = after(*argument, "--output-burst=");
     const char *file = after(*argument, "--await=");
+    const char *named = after(*argument, "--host-name=");
     const char *added = after(*argument, "--append-path=");
     const char *kept = after(*argument, "--record=");
     const char *entered = after(*argument, "--workdir=");
@@ -164,6 +170,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
       burst = parse(most);
     else if (file)
       awaited = file;
+    else if (named)
+      host_name = named;
     else if (added)
       directory = added;
     else if (kept && length(kept) == LIMIT_RECORD)
@@ -179,7 +187,9 @@ __attribute__((used, noreturn)) void start(long *stack) {
     else if (volume) {
       open_volume(volume);
       opened = 1;
-    } else if (after(*argument, "--until-exit"))
+    } else if (after(*argument, "--agents"))
+      has_agents = 1;
+    else if (after(*argument, "--until-exit"))
       until_exit = 1;
     else if (after(*argument, "--check"))
       leave(0);
@@ -205,6 +215,9 @@ __attribute__((used, noreturn)) void start(long *stack) {
      others. */
   call(__NR_openat, AT_FDCWD, (long)"/.sandkeep/bin/agent", O_RDONLY | O_CLOEXEC, 0);
 
+  /* A sandbox without this way is entered by the engine. */
+  int agents = has_agents ? listen_for_service() : -1;
+
   make_workdir();
 
   /* Blocked signals stay pending. The kernel drops unblocked ones that process 1 does not handle. */
@@ -221,7 +234,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
   long flushing_since = 0;
   const struct __kernel_timespec at_once = {0, 0};
   for (;;) {
-    if (pending && !stopping && (!awaited || call(__NR_faccessat, AT_FDCWD, awaited, 0, 0) == 0)) {
+    if (pending && !stopping && (!awaited || call(__NR_faccessat, AT_FDCWD, awaited, 0, 0) == 0) &&
+        (!host_name || has_host_name(host_name))) {
       pending = 0;
       kills_before = oom_kills();
       child = spawn(command, environment, rate, burst);
@@ -238,7 +252,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
     if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || flushed >= FLUSH_LIMIT)) finish(until_exit ? code : 0);
     /* Interactive shells ignore SIGTERM. SIGHUP comes later, as it may kill a process that is handling SIGTERM. */
     if (flushed >= HANGUP_AFTER && !hung_up++) call(__NR_kill, -1, SIGHUP, 0, 0);
-    relay_output(signals, flushing || pending);
+    relay_output(signals, agents, flushing || pending);
+    if (agents >= 0 && !stopping) admit_agents(agents, environment);
     long got = call(__NR_rt_sigtimedwait, &ALL, 0, &at_once, sizeof ALL);
 
     int status;
@@ -253,7 +268,11 @@ __attribute__((used, noreturn)) void start(long *stack) {
     }
 
     int stops = got == SIGTERM && !stopping;
-    if (stops) stopping = 1;
+    if (stops) {
+      stopping = 1;
+      if (agents >= 0) refuse_agents(agents);
+      agents = -1;
+    }
     if (child && got > 0 && got != SIGCHLD)
       call(__NR_kill, child, got == SIGTERM ? stop_signal : got, 0, 0);
     if (stopping && !child && (stops || was_running)) {

@@ -43,7 +43,7 @@ long now(void);
 long open_relays(int ends[STREAMS], long rate, long burst);
 
 /* Relays output until `signals` is readable, or one `tick` has passed. */
-void relay_output(int signals, int tick);
+void relay_output(int signals, int connections, int tick);
 
 /* Relays what the pipes hold, and not what processes that are left over still write. */
 void drain(void);

@@ -43,6 +43,10 @@ export interface InitOptions {
   output?: typeof OUTPUT;
   /** The command starts when this file exists. */
   awaited?: string;
+  /** The command starts when the sandbox has this host name. */
+  hostName?: string | undefined;
+  /** Process 1 starts agents for the service. */
+  agents?: boolean;
   /** A directory at the end of PATH. */
   appendedPath?: string;
   /** Null: that of the image. */
@@ -66,8 +70,11 @@ export function versionOf(programs: ReadonlyMap<string, Buffer>): string {
 }
 
 export function initArguments(options: InitOptions): string[] {
-  const { command, untilExit, stopSignal, output = OUTPUT, awaited, appendedPath, workdir } = options;
-  const entered = workdir == null ? [] : [`${WORKDIR_OPTION}${workdir}`];
+  const { command, untilExit, stopSignal, output = OUTPUT, awaited, hostName, appendedPath, workdir } = options;
+  const entered = [
+    ...(workdir == null ? [] : [`${WORKDIR_OPTION}${workdir}`]),
+    ...(options.agents === true ? ['--agents'] : []),
+  ];
   if (command.length === 0) return entered;
   return [
     ...entered,
@@ -76,6 +83,7 @@ export function initArguments(options: InitOptions): string[] {
     `--output-rate=${output.rate}`,
     `--output-burst=${output.burst}`,
     ...(awaited === undefined ? [] : [`--await=${awaited}`]),
+    ...(hostName === undefined ? [] : [`--host-name=${hostName}`]),
     ...(appendedPath === undefined ? [] : [`--append-path=${appendedPath}`]),
     EMPTY_RECORD,
     '--',

@@ -14,6 +14,7 @@ import {
   type SandboxOptions,
   type TestSandbox,
 } from '../support/docker-guest.js';
+import { makeBases, NODE_BASE } from '../support/container-image.js';
 import { describeDocker, importImage, makeImage, SOCKET } from '../support/docker.js';
 import {
   connectSoon,
@@ -64,6 +65,50 @@ describeDocker('a guest on Docker', () => {
   }
 
   guestConformance(openDockerTarget);
+
+  describe('the start of an agent', () => {
+    const parentOfShell = ['sh', '-c', 'grep ^PPid: /proc/$PPID/status | tr -dc 0-9'];
+
+    test('is done by process 1, without the engine', async () => {
+      const { guest, container } = await start();
+      expect((await run(guest, parentOfShell)).out).toBe('1');
+      const { ExecIDs } = (await container.inspect()) as { ExecIDs?: string[] | null };
+      expect(ExecIDs ?? []).toEqual([]);
+    });
+
+    test('is done by the engine where process 1 does not answer', async () => {
+      const earlier = await start({ Cmd: [] });
+      expect((await run(earlier.guest, parentOfShell)).out).toBe('0');
+      const remote = await start({ byEngine: true });
+      expect((await run(remote.guest, parentOfShell)).out).toBe('0');
+    });
+
+    test('is repeated after the agent was killed', async () => {
+      const sandbox = await start();
+      const { guest } = sandbox;
+      const ended = new Promise((resolve) => guest.gone.addEventListener('abort', resolve, { once: true }));
+      await run(guest, ['sh', '-c', 'kill -9 $PPID']).catch(() => undefined);
+      await ended;
+      expect((await run(await sandbox.open(), parentOfShell)).out).toBe('1');
+    });
+
+    test('is refused to a process of the sandbox', async () => {
+      makeBases();
+      const sandbox = await start({ Image: NODE_BASE });
+      const script = `
+        const socket = require('node:net').connect('\\0sandkeep-agent');
+        socket.on('connect', () => socket.write('x'));
+        let read = 0;
+        socket.on('data', (chunk) => (read += chunk.length)).on('error', () => undefined);
+        socket.on('close', () => console.log('closed after', read));
+      `;
+      for (let attempt = 0; attempt < 3; attempt += 1) {
+        const { out } = await run(sandbox.guest, ['node', '-e', script]);
+        expect(out.trim()).toBe('closed after 0');
+      }
+      expect((await run(await sandbox.open(), ['node', '-p', '1 + 1'])).out.trim()).toBe('2');
+    });
+  });
 
   describe('users', () => {
     const PASSWD = [

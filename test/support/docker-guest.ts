@@ -1,5 +1,8 @@
 import type Docker from 'dockerode';
 import { execFileSync } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { SANDBOX_LABEL } from '../../src/engines/docker/container.js';
+import { DirectPorts } from '../../src/engines/docker/ports/direct-ports.js';
 import { GuestInit } from '../../src/engines/docker/guest-init.js';
 import { INIT_PROGRAM } from '../../src/guest/programs.js';
 import { DockerGuests } from '../../src/engines/docker/guests.js';
@@ -22,15 +25,19 @@ export interface TestSandbox {
 export interface SandboxOptions extends Docker.ContainerCreateOptions {
   /** Default: those of the default security profile. */
   capabilities?: string[];
+  /** Default: process 1 starts the agent. */
+  byEngine?: boolean;
 }
 
 export async function startSandbox(options: SandboxOptions = {}): Promise<TestSandbox> {
-  const { capabilities = CAPABILITIES, HostConfig = {}, ...more } = options;
+  const { capabilities = CAPABILITIES, byEngine = false, HostConfig = {}, ...more } = options;
   const init = new GuestInit(docker, ((await docker.info()) as { Architecture: string }).Architecture);
   await init.ensureVolume();
   const container = await docker.createContainer({
     Image: IMAGE,
     Entrypoint: [INIT_PROGRAM],
+    Cmd: ['--agents'],
+    Labels: { [SANDBOX_LABEL]: randomUUID() },
     OpenStdin: true,
     ...more,
     HostConfig: {
@@ -44,13 +51,17 @@ export async function startSandbox(options: SandboxOptions = {}): Promise<TestSa
     },
   });
   await container.start();
-  const guests = new DockerGuests(docker);
+  const ports = byEngine
+    ? undefined
+    : new DirectPorts({ instanceId: randomUUID(), find: async () => undefined });
+  const guests = new DockerGuests(docker, ports);
   return {
     container,
     guests,
     open: async () => (await guests.open(container.id)).guest,
     remove: async () => {
       guests.close();
+      ports?.close();
       await container.remove({ force: true });
     },
   };

@@ -166,6 +166,7 @@ export async function startWith(
     allow?: readonly GuardedGroup[];
     bandwidthMbits?: number;
     sandboxesPerBridge?: number;
+    preparedNetworks?: number;
     publishedAddresses?: readonly string[];
   },
   beforeConnecting: () => unknown = () => undefined,

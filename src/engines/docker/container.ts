@@ -70,8 +70,10 @@ export function containerOptions(
     writes,
     controlGroup,
     binds,
+    hostName,
   }: {
     network: string;
+    hostName: string | undefined;
     init: GuestInit;
     runtimeClass: string | undefined;
     processes: number;
@@ -95,6 +97,8 @@ export function containerOptions(
       untilExit: spec.endsWithCommand ?? false,
       stopSignal: signalNumber(image.stopSignal),
       workdir: spec.workdir,
+      hostName,
+      agents: true,
     }),
     // Process 1 translates SIGTERM into the stop signal of the image.
     StopSignal: 'SIGTERM',

@@ -22,7 +22,7 @@ export const docker = defineEngine({
 CapabilityBoundingSet=CAP_NET_ADMIN CAP_SETGID CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE
 CapabilityBoundingSet=CAP_SYS_RESOURCE
 RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
-RestrictNamespaces=net user
+RestrictNamespaces=net user uts
 SystemCallFilter=@system-service @mount setns unshare`,
     after: 'docker.service',
   },
@@ -33,6 +33,7 @@ SystemCallFilter=@system-service @mount setns unshare`,
     return DockerRuntime.connect(instanceId, {
       socketPath: options.dockerSocket,
       network: options.dockerNetwork,
+      preparedNetworks: options.dockerPreparedNetworks,
       runtimeClass: options.dockerRuntime,
       resolvers: options.dockerResolvers,
       allow: options.dockerAllow,

@@ -4,22 +4,52 @@ import { AgentPool } from '../../guest/agent-pool.js';
 import { GuestAgent } from '../../guest/agent.js';
 import { AGENT_PROGRAM, workdirOf } from '../../guest/programs.js';
 import { ApiError } from '../../http/errors.js';
+import { SANDBOX_LABEL } from './container.js';
 import type { ContainerdPlace } from './containerd.js';
 import { attachedStream } from './engine-stream.js';
 import { checkAccountFiles } from './files/account-files.js';
+import type { DirectPorts } from './ports/direct-ports.js';
 
-/** The agents in the containers of an engine, started by an exec of the engine. */
+/**
+ * The agents in the containers of an engine. Process 1 of a sandbox starts one in a millisecond. Where the service does
+ * not reach process 1, an exec of the engine starts it.
+ */
 export class DockerGuests extends AgentPool {
-  constructor(docker: Docker, containerd?: ContainerdPlace) {
-    super((containerId) => startAgent(docker.getContainer(containerId), containerd));
+  constructor(docker: Docker, ports: DirectPorts | undefined, containerd?: ContainerdPlace) {
+    super(async (containerId) => {
+      const container = docker.getContainer(containerId);
+      const inspected = await container.inspect();
+      return (ports && (await askProcess(ports, inspected))) ?? startAgent(container, inspected, containerd);
+    });
+  }
+}
+
+async function askProcess(
+  ports: DirectPorts,
+  { Id, State, Config }: Docker.ContainerInspectInfo,
+): Promise<GuestAgent | undefined> {
+  const sandboxId = Config.Labels[SANDBOX_LABEL];
+  if (sandboxId === undefined || !State.Running) return undefined;
+  const connection = await ports.connectProcess(sandboxId, { containerId: Id, pid: State.Pid });
+  if (!connection) return undefined;
+  const agent = new GuestAgent(connection, agentOptions(Config));
+  const late = setTimeout(() => agent.close(), LONGEST_WAIT_MS);
+  try {
+    await agent.opened();
+    return agent;
+  } catch {
+    // The sandbox has no process left, for example. The engine has words for it.
+    return undefined;
+  } finally {
+    clearTimeout(late);
   }
 }
 
 async function startAgent(
   container: Docker.Container,
+  inspected: Docker.ContainerInspectInfo,
   containerd: ContainerdPlace | undefined,
 ): Promise<GuestAgent> {
-  const inspected = await container.inspect();
   const { Config } = inspected;
   // For these the engine itself opens the files at each exec. At a pipe it would wait with a thread, beyond the end of
   // the sandbox.
@@ -40,10 +70,7 @@ async function startAgent(
     if (begin.length < LONGEST_ERROR) begin += chunk.toString('latin1');
   };
   connection.on('data', listen);
-  const agent = new GuestAgent(attachedStream(connection), {
-    env: Config.Env ?? [],
-    cwd: workdirOf(Config.Cmd ?? []) ?? (Config.WorkingDir || '/'),
-  });
+  const agent = new GuestAgent(attachedStream(connection), agentOptions(Config));
   try {
     await agent.opened();
   } catch (cause) {
@@ -54,6 +81,12 @@ async function startAgent(
   return agent;
 }
 
+function agentOptions({ Env, Cmd, WorkingDir }: Docker.ContainerInspectInfo['Config']) {
+  return { env: Env ?? [], cwd: workdirOf(Cmd ?? []) ?? (WorkingDir || '/') };
+}
+
+/** A hostile sandbox may take the connection, and never answer. */
+const LONGEST_WAIT_MS = 5_000;
 /** The engine writes the error of an exec in the place of its output. */
 const NO_PROGRAM = /^.{0,16}OCI runtime exec failed: .*\bno such file or directory/s;
 const LONGEST_ERROR = 4_096;

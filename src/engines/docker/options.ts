@@ -7,6 +7,9 @@ import { isUsable } from './network/resolvers.js';
 /** Processes and threads of a sandbox. While thousands fork, they hold locks of the kernel that others wait for. */
 export const PROCESSES = { default: 256, least: 32, most: 4_194_304 };
 
+/** Each is a container, with a process of the engine for it. */
+const PREPARED_NETWORKS = { default: 8, most: 256 };
+
 export const DOCKER_OPTIONS = {
   dockerSocket: {
     type: path('<path>'),
@@ -22,6 +25,11 @@ export const DOCKER_OPTIONS = {
     type: text('<name>', 'the name of a runtime of the engine'),
     description: 'runtime of the Docker engine for the containers, such as runsc',
     unset: "the engine's own",
+  },
+  dockerPreparedNetworks: {
+    type: integer('a number of networks', 0, PREPARED_NETWORKS.most),
+    description: 'networks that wait for the next sandboxes on Docker, so that these start faster; each takes 10 MiB',
+    default: PREPARED_NETWORKS.default,
   },
   dockerResolvers: {
     type: list('<addresses>', 'IPv4 addresses separated by commas, none of them a loopback', (address) =>

@@ -23,6 +23,7 @@ export interface DockerOptions {
   bandwidthMbits?: number | undefined;
   /** On one bridge of the installation's own. */
   sandboxesPerBridge?: number | undefined;
+  preparedNetworks?: number | undefined;
   processes?: number | undefined;
   sharedCpuMillis?: number | undefined;
   writesMibPerSecond?: number | undefined;

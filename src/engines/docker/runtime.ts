@@ -69,11 +69,11 @@ export class DockerRuntime implements Runtime {
     this.bounds = parts.bounds;
     this.starts = new ContainerStarts(parts);
     this.inspections = new InspectCache(docker, parts.calls);
-    this.guests = new DockerGuests(untimed, containerd);
     if (parts.sharesKernel) {
       const find = async (sandboxId: string) => this.findProcess(sandboxId);
       this.ports = new DirectPorts({ instanceId: parts.instanceId, find });
     }
+    this.guests = new DockerGuests(untimed, this.ports, containerd);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const { lacksGateway } = networks;
@@ -119,6 +119,7 @@ export class DockerRuntime implements Runtime {
         openableGroups: options.allow ?? [],
         bandwidthMbits: options.bandwidthMbits ?? 0,
         sandboxesPerBridge: options.sandboxesPerBridge,
+        preparedNetworks: options.preparedNetworks,
         gateway: options.gateway,
         unmountable: detected.mounts.unavailable,
         init,

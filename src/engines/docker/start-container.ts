@@ -16,6 +16,7 @@ import { NO_ROOM } from './no-room.js';
 import type { Bind } from './mounts/staging-directory.js';
 import type { GuestFile } from './mounts/guest-files.js';
 import { PROCESSES } from './options.js';
+import { setHostName } from './network/host-name.js';
 import { RoomRetries } from './room-retries.js';
 import { explainOwnLimit, explainStartFailure } from './start-failure.js';
 import { installAuthorities } from './trust/install-authorities.js';
@@ -123,14 +124,17 @@ export class ContainerStarts {
     const mounts = await this.parts.detected.mounts.stage(run);
     try {
       signal.throwIfAborted();
-      const { mode, resolverConfig } = await this.parts.networks.join(run, prepared);
-      const container = prepared ?? (await this.create(run, image!, mounts.binds, mode));
+      const { mode, hostName, resolverConfig } = await this.parts.networks.join(run, prepared);
+      const container = prepared ?? (await this.create(run, image!, mounts.binds, { mode, hostName }));
       if (signal.aborted) return;
       await mounts.attach(resolverConfig);
       await this.checkAccounts(run, container, prepared ? undefined : image);
       if (trustsMore(run.spec)) await mounts.addGuestFiles(await this.installAuthorities(run, container));
       await container.start();
-      await this.parts.networks.confirm(run, container);
+      await Promise.all([
+        this.parts.networks.confirm(run, container),
+        hostName === undefined ? undefined : setHostName(container, hostName),
+      ]);
     } finally {
       await mounts.release();
     }
@@ -166,7 +170,7 @@ export class ContainerStarts {
     run: Run,
     image: EngineImage,
     binds: readonly Bind[],
-    network: string,
+    network: { mode: string; hostName?: string | undefined },
   ): Promise<Docker.Container> {
     const { runtimeClass, defaultDiskMib = 0, processes = PROCESSES.default } = this.parts.options;
     const { writesMibPerSecond: mibPerSecond = DISK_WRITES.default } = this.parts.options;
@@ -179,7 +183,8 @@ export class ContainerStarts {
       name: nameOfNew(run),
       Labels: containerLabels(run, image, this.parts.instanceId),
       ...containerOptions({ ...run, spec: { ...run.spec, diskMib } }, image, {
-        network,
+        network: network.mode,
+        hostName: network.hostName,
         init: this.parts.init,
         runtimeClass,
         processes,

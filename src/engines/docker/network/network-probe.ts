@@ -6,12 +6,7 @@ import type { GuestInit } from '../guest-init.js';
 import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
 import { hasEnvironmentLine } from './nftables.js';
 import { explainNoNftables } from './nftables-probe.js';
-import {
-  createPauseContainer,
-  environmentLineOf,
-  removePauseContainer,
-  startPauseContainer,
-} from './pause-container.js';
+import { createPauseContainer, removePauseContainer, startPauseContainer } from './pause-container.js';
 
 export interface NetworkOptions {
   instanceId: string;
@@ -21,6 +16,8 @@ export interface NetworkOptions {
   bandwidthMbits: number;
   /** On one bridge of the installation's own. Default: SANDBOXES_PER_BRIDGE. */
   sandboxesPerBridge?: number | undefined;
+  /** Pause containers that wait for sandboxes. */
+  preparedNetworks?: number | undefined;
   gateway: GatewayServices | undefined;
   unmountable: string | undefined;
   init: GuestInit;
@@ -63,8 +60,8 @@ async function explainInvisible(
   const attempt = { instanceId, init, sandboxId, hostname: 'probe', network: 'none' };
   try {
     await createPauseContainer(attempt);
-    const { pid } = await startPauseContainer(docker, sandboxId);
-    return (await hasEnvironmentLine(pid, environmentLineOf(sandboxId)))
+    const { pid, mark } = await startPauseContainer(docker, sandboxId);
+    return (await hasEnvironmentLine(pid, mark))
       ? undefined
       : 'the service does not see the processes of the engine: run both on one machine, in one process namespace';
   } catch (error) {

@@ -28,28 +28,40 @@ export interface PauseContainerOptions {
 
 export interface PauseContainer {
   id: string;
+  /** The line of its environment that identifies its process. */
+  mark: string;
+  hostname: string;
   pid: number;
   startedAt: string;
   gateways: string[];
   links: string[];
 }
 
+const NAME_START = '/sandkeep-net-';
+
 export function pauseContainerName(sandboxId: string): string {
-  return `sandkeep-net-${sandboxId}`;
+  return `${NAME_START.slice(1)}${sandboxId}`;
 }
 
 export function isPauseName(name: string): boolean {
-  return name.startsWith(pauseContainerName(''));
+  return `/${name}`.startsWith(NAME_START);
 }
 
-/** Checks the name too: users may set the label. */
-export function isPauseContainer({ Labels, Names }: Docker.ContainerInfo): boolean {
-  const sandboxId = Labels[PAUSE_LABEL];
-  return sandboxId !== undefined && Names.includes(`/${pauseContainerName(sandboxId)}`);
+export function isPauseContainer(container: Docker.ContainerInfo): boolean {
+  return ownerOf(container) !== undefined;
 }
 
-export function environmentLineOf(sandboxId: string): string {
-  return `SANDKEEP_HOLDER_OF=${sandboxId}`;
+/**
+ * The sandbox that has a pause container, by the name: that of a prepared network changes, and its label does not.
+ * Undefined: it is none. Users may set the label, and the engine keeps the name from them.
+ */
+export function ownerOf({ Labels, Names }: Docker.ContainerInfo): string | undefined {
+  if (Labels[PAUSE_LABEL] === undefined) return undefined;
+  return Names.find((name) => name.startsWith(NAME_START))?.slice(NAME_START.length);
+}
+
+function markOf(owner: string): string {
+  return `SANDKEEP_HOLDER_OF=${owner}`;
 }
 
 export async function startPauseContainer(docker: Docker, sandboxId: string): Promise<PauseContainer> {
@@ -61,6 +73,7 @@ export async function startPauseContainer(docker: Docker, sandboxId: string): Pr
 export function parsePauseContainer({
   Id,
   State,
+  Config,
   NetworkSettings,
 }: Docker.ContainerInspectInfo): PauseContainer {
   const networks = Object.values(NetworkSettings.Networks);
@@ -69,7 +82,15 @@ export function parsePauseContainer({
     ...(GlobalIPv6Address ? [`${GlobalIPv6Address}/${GlobalIPv6PrefixLen}`] : []),
   ]);
   const gateways = networks.flatMap(({ Gateway, IPv6Gateway }) => [Gateway, IPv6Gateway].filter(Boolean));
-  return { id: Id, pid: State.Pid, startedAt: State.StartedAt, gateways, links };
+  return {
+    id: Id,
+    mark: markOf(Config.Labels[PAUSE_LABEL] ?? ''),
+    hostname: Config.Hostname,
+    pid: State.Pid,
+    startedAt: State.StartedAt,
+    gateways,
+    links,
+  };
 }
 
 export async function inspectPauseContainer(
@@ -104,7 +125,7 @@ export async function createPauseContainer(options: PauseContainerOptions): Prom
       Cmd: [],
       User: '65534:65534',
       Hostname: hostname,
-      Env: [environmentLineOf(sandboxId)],
+      Env: [markOf(sandboxId)],
       Labels: { [INSTANCE_LABEL]: instanceId, [PAUSE_LABEL]: sandboxId },
       StopSignal: 'SIGKILL',
       ExposedPorts: exposed,

@@ -4,6 +4,7 @@ import type { Bridges } from './bridges.js';
 import {
   createPauseContainer,
   inspectPauseContainer,
+  parsePauseContainer,
   pauseContainerName,
   startPauseContainer,
   type PauseContainer,
@@ -32,6 +33,12 @@ export class PausePlacement {
         await createPauseContainer({ ...options, network: await network.restore(sandboxId) });
       },
     );
+  }
+
+  /** `found`: it runs already. */
+  adopt(sandboxId: string, found: Docker.ContainerInspectInfo): PauseContainer {
+    if (typeof this.network !== 'string') this.network.keep(sandboxId, networksOf(found)[0]);
+    return parsePauseContainer(found);
   }
 
   /** `found`: it exists, as the engine described it. */

@@ -1,8 +1,5 @@
 import type Docker from 'dockerode';
 
-/** Another process may be starting the sandbox of a younger pause container. */
-const ORPHAN_SECS = 30;
-
 export type Repair = 'stop_pause_container' | 'remove_pause_container' | 'end_sandbox';
 
 export function neededRepair(
@@ -16,7 +13,7 @@ export function neededRepair(
   }
   if (!pause) return undefined;
   if (sandbox) return isRunning(pause) ? 'stop_pause_container' : undefined;
-  return Date.now() / 1000 - pause.Created > ORPHAN_SECS ? 'remove_pause_container' : undefined;
+  return 'remove_pause_container';
 }
 
 export function isRunning(container: Docker.ContainerInfo | undefined): boolean {

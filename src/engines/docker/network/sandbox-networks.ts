@@ -16,9 +16,10 @@ import { MachineSurroundings } from './machine-surroundings.js';
 import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
 import { applyRules, loadRules, withNamespace } from './nftables.js';
 import {
-  environmentLineOf,
   inspectPauseContainer,
   isPauseContainer,
+  ownerOf,
+  pauseContainerName,
   parsePauseContainer,
   PAUSE_LABEL,
   removePauseContainer,
@@ -31,6 +32,9 @@ import { hasDomainRules } from '../../../network-policy/domains.js';
 import { Evaluator } from '../../../network-policy/evaluate.js';
 import { MachineNames } from '../../../gateway/machine-names.js';
 import { GATEWAY_ADDRESS } from '../../../gateway/protocol.js';
+import { LingeringNetworks } from './lingering-networks.js';
+import { Orphans } from './orphans.js';
+import { isPrepared, PreparedNetworks } from './prepared-networks.js';
 import { canRecord } from './record/read-counters.js';
 import { recordTable } from './record/record-table.js';
 import { TrafficRecorder } from './record/recorder.js';
@@ -41,6 +45,8 @@ const ADDRESS_REFUSED = /\baddress already in use\b|\bsubnets?\b/i;
 
 interface JoinedNetwork {
   mode: string;
+  /** The sandbox has another one until the service sets this. Undefined: it has its own. */
+  hostName?: string | undefined;
   resolverConfig: ResolverConfig;
 }
 
@@ -64,6 +70,9 @@ export class SandboxNetworks {
   /** Undefined: the operator named a network. */
   private readonly bridges: Bridges | undefined;
   private readonly placement: PausePlacement;
+  private readonly prepared: PreparedNetworks;
+  private readonly lingering: LingeringNetworks;
+  private readonly orphans = new Orphans();
   private readonly surroundings: MachineSurroundings;
   private readonly updates: AddressUpdates;
   /** The latest list of the engine has them, or they started since. */
@@ -82,6 +91,12 @@ export class SandboxNetworks {
     if (name === undefined)
       this.bridges = new Bridges(docker, instanceId, { most, changed: () => this.noteAddresses(true) });
     this.placement = new PausePlacement(docker, name ?? this.bridges!);
+    this.prepared = new PreparedNetworks(docker, {
+      count: unavailable === undefined ? (options.preparedNetworks ?? 0) : 0,
+      placement: this.placement,
+      common: options,
+    });
+    this.lingering = new LingeringNetworks(options.preparedNetworks ?? 0);
     this.surroundings = new MachineSurroundings(options, this.bridges);
     this.updates = new AddressUpdates({
       update: async (sandboxId) => this.updateAddresses(sandboxId),
@@ -196,7 +211,10 @@ export class SandboxNetworks {
       ipv4: ipv4 ?? undefined,
       ports: spec.ports,
     };
+    const isOrdinary = mac == null && ipv4 == null && (spec.ports?.length ?? 0) === 0;
     const open = async () => {
+      const taken = !found && isOrdinary ? await this.prepared.take(sandboxId) : undefined;
+      if (taken) return this.placement.adopt(sandboxId, taken);
       if (!found) await this.placement.create(wanted);
       return this.placement.start(wanted, found);
     };
@@ -222,18 +240,24 @@ export class SandboxNetworks {
     await this.recorder?.finish(sandboxId);
     // The list of refusals of a sandbox with a gateway has those of the kernel too.
     const isCounted = this.recorder !== undefined && (spec.networkRecord === true || spec.gated != null);
-    await loadRules(pause.pid, environmentLineOf(sandboxId), isCounted ? rules + recordTable() : rules);
+    await loadRules(pause.pid, pause.mark, isCounted ? rules + recordTable() : rules);
+    // Connections of its last run still count for some time in the limits of the kernel.
+    this.lingering.started(
+      sandboxId,
+      isOrdinary && !isCounted && spec.networkLimits == null && !isGated(run),
+    );
     this.running.add(sandboxId);
     this.updates.started(sandboxId, addresses);
     const evaluator = hasDomainRules(policy) ? undefined : new Evaluator(policy, surroundings);
-    this.recorder?.begin(sandboxId, pause.pid, isCounted ? { evaluator } : undefined);
+    this.recorder?.begin(sandboxId, pause, isCounted ? { evaluator } : undefined);
     const mtu = spec.networkInterface?.mtu ?? undefined;
-    if (mtu !== undefined) await setMtu(pause.pid, environmentLineOf(sandboxId), mtu);
+    if (mtu !== undefined) await setMtu(pause.pid, pause.mark, mtu);
     if (isGated(run)) await this.gateway!.add(run, pause, surroundings);
     else this.gateway?.forget(sandboxId);
     this.unconfirmed.set(sandboxId, pause);
     return {
       mode: `container:${pause.id}`,
+      hostName: pause.hostname === hostname ? undefined : hostname,
       resolverConfig: {
         hostname,
         addresses: pause.links.map((link) => link.split('/')[0]!),
@@ -263,6 +287,7 @@ export class SandboxNetworks {
 
   async remove(sandboxId: string): Promise<void> {
     this.gateway?.forget(sandboxId);
+    this.lingering.forget(sandboxId);
     await this.recorder?.finish(sandboxId);
     await removePauseContainer(this.docker, sandboxId);
   }
@@ -273,16 +298,25 @@ export class SandboxNetworks {
     // Values of secrets stay in the gateway no longer than the run.
     this.gateway?.keepOnly((id) => this.claimed.has(id) || isRunning(sandboxes.get(id)));
     const pauses = new Map(
-      containers.filter(isPauseContainer).map((container) => [container.Labels[PAUSE_LABEL], container]),
+      containers.flatMap((container) => {
+        const owner = ownerOf(container);
+        return owner === undefined ? [] : [[owner, container] as const];
+      }),
     );
     if (this.unavailable === undefined) {
       this.bridges?.note([...pauses.values()], (id) => this.claimed.has(id));
-      this.running = new Set([...pauses].flatMap(([id, pause]) => (id && isRunning(pause) ? [id] : [])));
+      this.prepared.note([...pauses.values()], this.claimed.size === 0);
+      for (const id of pauses.keys()) if (isPrepared(id)) pauses.delete(id);
+      this.running = new Set([...pauses].flatMap(([id, pause]) => (isRunning(pause) ? [id] : [])));
       this.noteAddresses();
     }
+    this.orphans.note([...pauses.keys()].filter((id) => !sandboxes.has(id)));
     for (const sandboxId of new Set([...sandboxes.keys(), ...pauses.keys()])) {
       if (sandboxId === undefined || this.claimed.has(sandboxId) || this.repairs.has(sandboxId)) continue;
-      if (neededRepair(sandboxes.get(sandboxId), pauses.get(sandboxId)) === undefined) continue;
+      const repair = neededRepair(sandboxes.get(sandboxId), pauses.get(sandboxId));
+      if (repair === undefined) continue;
+      if (repair === 'stop_pause_container' && this.lingering.keeps(sandboxId)) continue;
+      if (repair === 'remove_pause_container' && !this.orphans.isOld(sandboxId)) continue;
       const running = this.repairOne(sandboxId)
         .catch(() => undefined)
         .finally(() => this.repairs.delete(sandboxId));
@@ -300,6 +334,7 @@ export class SandboxNetworks {
   /** Waits for `repair`. Removes the bridges if no pause container needs them. */
   async close(): Promise<void> {
     await this.leave();
+    await this.prepared.close();
     await Promise.all(this.repairs.values());
     if (this.unavailable !== undefined) return;
     const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };
@@ -314,14 +349,15 @@ export class SandboxNetworks {
 
   /** Lists again: the first list may be older than the latest start. */
   private async repairOne(sandboxId: string): Promise<void> {
-    const [sandbox, pause] = await Promise.all(
-      [SANDBOX_LABEL, PAUSE_LABEL].map(async (label) => {
-        const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
-        const filters = { label: [ours, `${label}=${sandboxId}`] };
-        const found = await this.docker.listContainers({ all: true, filters });
-        return found.find((container) => isPauseContainer(container) === (label === PAUSE_LABEL));
-      }),
+    const ours = `${INSTANCE_LABEL}=${this.options.instanceId}`;
+    const [sandboxes, pauses] = await Promise.all(
+      [
+        { label: [ours, `${SANDBOX_LABEL}=${sandboxId}`] },
+        { label: [ours], name: [`^/${pauseContainerName(sandboxId)}$`] },
+      ].map(async (filters) => this.docker.listContainers({ all: true, filters })),
     );
+    const sandbox = sandboxes!.find((container) => !isPauseContainer(container));
+    const pause = pauses!.find(isPauseContainer);
     switch (neededRepair(sandbox, pause)) {
       case 'stop_pause_container':
         await this.recorder?.finish(sandboxId);
@@ -345,8 +381,6 @@ export class SandboxNetworks {
     if (!found?.State.Running) return;
     const pause = parsePauseContainer(found);
     const script = changedAddresses(this.surroundings.of(pause));
-    await withNamespace(pause.pid, environmentLineOf(sandboxId), async (namespace) =>
-      applyRules(namespace, script),
-    );
+    await withNamespace(pause.pid, pause.mark, async (namespace) => applyRules(namespace, script));
   }
 }

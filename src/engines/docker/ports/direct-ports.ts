@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Socket } from 'node:net';
+import { ConnectError } from '../../../engine/connect-error.js';
 import type { PortPlace } from '../../../engine/runtime.js';
 import { Slots } from '../../../fairness/slots.js';
 import { ApiError } from '../../../http/errors.js';
@@ -11,6 +12,9 @@ const IDLE_MS = 60_000;
 const RETRY_MS = 30_000;
 /** Where this machine has the way, the sandbox has just ended. */
 const SOON_MS = 500;
+/** As in guest/connect/main.c. */
+const PROCESS_1 = 0;
+const NEVER = new AbortController().signal;
 /** No account of a machine and no range of its containers has these (systemd.io/UIDS-GIDS). */
 const USERS = { first: 1_900_000_000, count: 90_000_000 };
 
@@ -61,21 +65,19 @@ export class DirectPorts {
     const entry = this.entryOf(sandboxId);
     const program = await entry?.program;
     if (!entry || !program) return undefined;
-    const release = this.acquire(orgId, sandboxId);
-    clearTimeout(entry.idle);
-    const done = () => {
-      release();
-      if (program.size > 0) return;
-      clearTimeout(entry.idle);
-      entry.idle = setTimeout(() => program.size === 0 && program.kill(), IDLE_MS).unref();
-    };
+    return open(entry, program, port, { signal, release: this.acquire(orgId, sandboxId) });
+  }
+
+  /** A connection to process 1 of a sandbox, which starts an agent. Undefined: the engine has to start it. */
+  async connectProcess(sandboxId: string, container: ContainerProcess): Promise<Socket | undefined> {
+    const entry = this.entryOf(sandboxId, container);
+    const program = await entry?.program;
+    if (!entry || !program) return undefined;
     try {
-      const socket = await program.connect(port, signal);
-      return socket.once('close', done);
+      return await open(entry, program, PROCESS_1, { signal: NEVER, release: () => undefined });
     } catch (error) {
-      done();
-      // The sandbox has ended, which the agent tells, or somebody has killed the program.
-      if (error instanceof ProgramEndedError) return undefined;
+      // A sandbox of an earlier release has another process 1.
+      if (error instanceof ConnectError) return undefined;
       throw error;
     }
   }
@@ -92,10 +94,10 @@ export class DirectPorts {
     return this.options.limits ?? PORT_LIMITS;
   }
 
-  private entryOf(sandboxId: string): Entry | undefined {
+  private entryOf(sandboxId: string, container?: ContainerProcess): Entry | undefined {
     const known = this.entries.get(sandboxId);
     if (known || this.isClosed) return known;
-    const entry: Entry = { program: this.start(sandboxId) };
+    const entry: Entry = { program: this.start(sandboxId, container) };
     this.entries.set(sandboxId, entry);
     const forget = () => {
       clearTimeout(entry.idle);
@@ -114,9 +116,12 @@ export class DirectPorts {
     forget();
   }
 
-  private async start(sandboxId: string): Promise<PortProgram | undefined> {
+  private async start(
+    sandboxId: string,
+    known: ContainerProcess | undefined,
+  ): Promise<PortProgram | undefined> {
     try {
-      const container = await this.options.find(sandboxId);
+      const container = known ?? (await this.options.find(sandboxId));
       return container && (await PortProgram.start(container, this.user));
     } catch {
       // The engine is on another machine, or the service lacks a right. The agent needs neither.
@@ -136,6 +141,30 @@ export class DirectPorts {
       releaseSandbox();
       releaseOrg();
     };
+  }
+}
+
+async function open(
+  entry: Entry,
+  program: PortProgram,
+  port: number,
+  { signal, release }: { signal: AbortSignal; release: () => void },
+): Promise<Socket | undefined> {
+  clearTimeout(entry.idle);
+  const done = () => {
+    release();
+    if (program.size > 0) return;
+    clearTimeout(entry.idle);
+    entry.idle = setTimeout(() => program.size === 0 && program.kill(), IDLE_MS).unref();
+  };
+  try {
+    const socket = await program.connect(port, signal);
+    return socket.once('close', done);
+  } catch (error) {
+    done();
+    // The sandbox has ended, which the agent tells, or somebody has killed the program.
+    if (error instanceof ProgramEndedError) return undefined;
+    throw error;
   }
 }
 

@@ -3,7 +3,7 @@ import type { Surroundings } from '../../../../network-policy/evaluate.js';
 import { PUBLIC_PROFILE } from '../../../../network-policy/public-profile.js';
 import type { GatedNetwork, RunSecrets, RunSpec } from '../../../../spec/run-spec.js';
 import { applyRules, withNamespace } from '../nftables.js';
-import { environmentLineOf, type PauseContainer } from '../pause-container.js';
+import type { PauseContainer } from '../pause-container.js';
 import { KernelSets } from './kernel-sets.js';
 import { makeLink } from './links.js';
 
@@ -81,6 +81,6 @@ export class GatedSandbox {
   }
 
   private async inside<Result>(act: (namespace: number) => Promise<Result>): Promise<Result> {
-    return withNamespace(this.pause.pid, environmentLineOf(this.run.sandboxId), act);
+    return withNamespace(this.pause.pid, this.pause.mark, act);
   }
 }

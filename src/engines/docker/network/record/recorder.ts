@@ -4,11 +4,11 @@ import { startLoop, type Loop } from '../../../../lib/loop.js';
 import type { Evaluator } from '../../../../network-policy/evaluate.js';
 import { INSTANCE_LABEL } from '../../container.js';
 import {
-  environmentLineOf,
   inspectPauseContainer,
-  isPauseContainer,
+  ownerOf,
   parsePauseContainer,
   PAUSE_LABEL,
+  type PauseContainer,
 } from '../pause-container.js';
 import { readCounters } from './read-counters.js';
 import { SandboxTraffic } from './traffic.js';
@@ -24,7 +24,7 @@ interface Counting {
 }
 
 interface Known {
-  pid: number;
+  pause: Pick<PauseContainer, 'pid' | 'mark'>;
   /** Undefined: it has no counters. */
   traffic: SandboxTraffic | undefined;
   /** The counters began with this process. */
@@ -49,9 +49,9 @@ export class TrafficRecorder {
   ) {}
 
   /** Before a run: its counters begin with 0. `counting`: undefined when it has none. */
-  begin(sandboxId: string, pid: number, counting: Counting | undefined): void {
+  begin(sandboxId: string, pause: Known['pause'], counting: Counting | undefined): void {
     const traffic = counting && new SandboxTraffic(sandboxId, counting.evaluator, Date.now());
-    this.known.set(sandboxId, { pid, traffic, begun: true, knownAt: performance.now() });
+    this.known.set(sandboxId, { pause, traffic, begun: true, knownAt: performance.now() });
   }
 
   /** Reads all of them regularly while `term` is valid. */
@@ -80,7 +80,7 @@ export class TrafficRecorder {
     const listedAt = performance.now();
     const label = [`${INSTANCE_LABEL}=${this.instanceId}`, PAUSE_LABEL];
     const running = await this.docker.listContainers({ filters: { label } });
-    const ids = running.filter(isPauseContainer).map(({ Labels }) => Labels[PAUSE_LABEL]!);
+    const ids = running.flatMap((container) => ownerOf(container) ?? []);
     for (const [id, { knownAt }] of this.known) {
       // The list may be older than the latest start.
       if (knownAt < listedAt && !ids.includes(id)) this.known.delete(id);
@@ -96,12 +96,12 @@ export class TrafficRecorder {
   private async find(sandboxId: string): Promise<void> {
     const found = await inspectPauseContainer(this.docker, sandboxId);
     if (!found) return;
-    const { pid } = parsePauseContainer(found);
-    const hasCounters = (await readCounters(pid, environmentLineOf(sandboxId))) !== undefined;
+    const pause = parsePauseContainer(found);
+    const hasCounters = (await readCounters(pause.pid, pause.mark)) !== undefined;
     // It may have begun meanwhile.
     if (this.known.has(sandboxId)) return;
     const traffic = hasCounters ? new SandboxTraffic(sandboxId, undefined, Date.now()) : undefined;
-    this.known.set(sandboxId, { pid, traffic, begun: false, knownAt: performance.now() });
+    this.known.set(sandboxId, { pause, traffic, begun: false, knownAt: performance.now() });
   }
 
   /** Two readings at once could count twice. */
@@ -111,7 +111,7 @@ export class TrafficRecorder {
       await before;
       const known = this.known.get(sandboxId);
       if (!known?.traffic) return;
-      const counters = await readCounters(known.pid, environmentLineOf(sandboxId));
+      const counters = await readCounters(known.pause.pid, known.pause.mark);
       if (!counters) return;
       const { flows, denials } = known.traffic.take(counters, Date.now(), known.begun);
       this.observer.flows(flows);

@@ -1,0 +1,76 @@
+import { join } from 'node:path';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { sleep } from '../../src/lib/sleep.js';
+import { startServer } from '../speed/processes.js';
+import { checkOutput, WORD, type Side } from './side.js';
+
+interface ServiceOptions {
+  name: string;
+  directory: string;
+  socket: string;
+  image: string;
+  prepared: number;
+  /** More fields of each create. */
+  spec?: object;
+}
+
+/** Longer than the preparation of a network. */
+const SETTLE_MS = 700;
+
+/** The service, by its API. */
+export async function serviceSide({
+  name: side,
+  directory,
+  socket,
+  image,
+  prepared,
+  spec,
+}: ServiceOptions): Promise<Side> {
+  const own = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
+  const engine = [
+    '--runtime',
+    'docker',
+    '--docker-socket',
+    socket,
+    '--docker-prepared-networks',
+    `${prepared}`,
+  ];
+  const bounds = ['--rate-limit', '1000000', '--capacity-vcpus', '1000'];
+  const place = ['--data-dir', join(directory, side.replaceAll(/\W+/g, '-'))];
+  const program = join(PACKAGE_ROOT, 'bin', 'sandkeep');
+  const server = await startServer([program, 'serve', ...own, ...engine, ...bounds, ...place]);
+  const call = async (method: string, path: string, body?: object) => {
+    const response = await fetch(`http://${server.host}:${server.port}/v1/sandboxes${path}`, {
+      method,
+      headers: { authorization: `Bearer ${server.key}`, 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const answer = (await response.json()) as Record<string, unknown>;
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${JSON.stringify(answer)}`);
+    return answer;
+  };
+  return {
+    name: side,
+    async start(name) {
+      const { id, status } = (await call('POST', '?start=true&wait_for=running&wait_timeout=60', {
+        name,
+        image: { type: 'oci', reference: image },
+        pull_policy: 'never',
+        resources: { vcpus: 1, memory_mib: 64 },
+        ...spec,
+      })) as { id: string; status: string };
+      if (status !== 'running') throw new Error(`a sandbox is ${status}`);
+      return {
+        exec: async () =>
+          checkOutput(String((await call('POST', `/${id}/exec`, { cmd: 'echo', args: [WORD] }))['stdout'])),
+        stop: async () => void (await call('POST', `/${id}/stop?wait_for=stopped`)),
+        again: async () => void (await call('POST', `/${id}/start?wait_for=running&wait_timeout=60`)),
+        remove: async () => void (await call('DELETE', `/${id}`)),
+      };
+    },
+    async settle() {
+      for (let left = prepared; left >= 0; left -= 1) await sleep(SETTLE_MS);
+    },
+    close: async () => server.stop(),
+  };
+}
