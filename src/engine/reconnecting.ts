@@ -78,6 +78,10 @@ export class ReconnectingRuntime implements Runtime {
   get pullsEachStart(): boolean {
     return this.connected?.pullsEachStart ?? false;
   }
+  get opensGuestsEarly(): boolean {
+    return this.connected?.opensGuestsEarly ?? false;
+  }
+
   get listsSome(): boolean {
     return this.connected?.listsSome ?? false;
   }

@@ -202,6 +202,8 @@ export interface Runtime extends EngineAbilities {
   diskUse(sandboxId: string): Promise<number | undefined>;
   /** Removes from the disk what can be fetched again. */
   makeRoom(): Promise<void>;
+  /** `openGuest` costs so little that it may be called before anybody needs it. Default: false. */
+  readonly opensGuestsEarly?: boolean;
   /** The way into a running sandbox. Throws ApiError if the runtime runs no processes. */
   openGuest(sandboxId: string): Promise<{ guest: Guest; release: () => void }>;
   /**

@@ -70,7 +70,16 @@ export function versionOf(programs: ReadonlyMap<string, Buffer>): string {
 }
 
 export function initArguments(options: InitOptions): string[] {
-  const { command, untilExit, stopSignal, output = OUTPUT, awaited, hostName, appendedPath, workdir } = options;
+  const {
+    command,
+    untilExit,
+    stopSignal,
+    output = OUTPUT,
+    awaited,
+    hostName,
+    appendedPath,
+    workdir,
+  } = options;
   const entered = [
     ...(workdir == null ? [] : [`${WORKDIR_OPTION}${workdir}`]),
     ...(options.agents === true ? ['--agents'] : []),

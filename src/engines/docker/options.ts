@@ -28,7 +28,8 @@ export const DOCKER_OPTIONS = {
   },
   dockerPreparedNetworks: {
     type: integer('a number of networks', 0, PREPARED_NETWORKS.most),
-    description: 'networks that wait for the next sandboxes on Docker, so that these start faster; each takes 10 MiB',
+    description:
+      'networks that wait for the next sandboxes on Docker, so that these start faster; each takes 10 MiB',
     default: PREPARED_NETWORKS.default,
   },
   dockerResolvers: {

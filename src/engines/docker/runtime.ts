@@ -241,6 +241,11 @@ export class DockerRuntime implements Runtime {
     }
   }
 
+  /** Where process 1 starts the agent. */
+  get opensGuestsEarly(): boolean {
+    return this.ports?.works ?? false;
+  }
+
   async openGuest(sandboxId: string): ReturnType<Runtime['openGuest']> {
     const found = await findContainer(this.parts, sandboxId);
     if (!found) throw new Error(`the engine has no container of the sandbox ${sandboxId}`);

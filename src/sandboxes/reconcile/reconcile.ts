@@ -5,7 +5,7 @@ import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { microsOf } from '../../lib/instant.js';
 import { touchRuns } from '../../runs/queries.js';
 import { NoRoomError, StartRefusedError, type Holding } from '../../engine/runtime.js';
-import type { RunSecrets } from '../../spec/run-spec.js';
+import type { RunSecrets, RunSpec } from '../../spec/run-spec.js';
 import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
@@ -238,7 +238,7 @@ export class Reconciler {
       const capsGib = new Map(Object.entries(caps));
       const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns };
       await this.ctx.runtime.start(run, signal);
-      if (spec.wakeOnRequest === true) this.openEarly(sandboxId);
+      if (this.isEnteredSoon(spec)) this.openEarly(sandboxId);
       this.tagChecks.begin(term, run);
     } catch (error) {
       if (signal.aborted) return;
@@ -256,7 +256,13 @@ export class Reconciler {
     }
   }
 
-  /** A request may wait for the way into this sandbox. It opens while the start is recorded, and stays for a while. */
+  /** A request woke it, or it has no command of its own: then it runs for the commands of sessions. */
+  private isEnteredSoon({ wakeOnRequest, cmd }: RunSpec): boolean {
+    if (wakeOnRequest === true) return true;
+    return this.ctx.runtime.opensGuestsEarly === true && (cmd?.length ?? 0) === 0;
+  }
+
+  /** Somebody may wait for the way into this sandbox. It opens while the start is recorded, and stays for a while. */
   private openEarly(sandboxId: string): void {
     this.ctx.runtime.openGuest(sandboxId).then(
       ({ release }) => release(),

@@ -82,6 +82,11 @@ export class DirectPorts {
     }
   }
 
+  /** Whether this machine has the way. It shows with the first sandbox. */
+  get works(): boolean {
+    return this.hasWorked;
+  }
+
   close(): void {
     this.isClosed = true;
     for (const { program, idle } of this.entries.values()) {
