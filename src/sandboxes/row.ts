@@ -24,11 +24,9 @@ const SandboxSource = Named(
         '`warm`: it took a sandbox of a pool, which ran already. `cold`: it was started for its create.',
     }),
     pool: Type.String({ description: 'The pool with the image, of several the one that differs least.' }),
-    reason: Nullable(
-      Words(['differs', 'none_ready'], {
-        description:
-          'Why the start was cold. `differs`: the pool cannot give what `differs` names. `none_ready`: the pool had no sandbox ready. Null: it was warm.',
-      }),
+    reason: Field(
+      Nullable(Words(['differs', 'none_ready'])),
+      'Why the start was cold. `differs`: the pool cannot give what `differs` names. `none_ready`: the pool had no sandbox ready. Null: it was warm.',
     ),
     differs: Type.Array(Type.String(), {
       description: 'The fields of the create that a running sandbox of the pool cannot take over.',

@@ -14,7 +14,7 @@ export function startPools(ctx: WorkerContext, onError: (loop: string) => (error
   const refilling = startLoop(
     async (signal) => {
       exist = await refillPools(ctx, signal);
-      if (ctx.runtime.engine?.state !== 'connecting') await guests.pass(ctx);
+      if ((exist || guests.size > 0) && ctx.runtime.engine?.state !== 'connecting') await guests.pass(ctx);
     },
     { intervalMs: REFILL_EVERY_MS, halfTime: true, onError: onError('refill pools') },
   );

@@ -17,6 +17,10 @@ interface Entry {
 export class OpenGuests {
   private readonly held = new Map<string, Entry>();
 
+  get size(): number {
+    return this.held.size;
+  }
+
   async pass({ pool, runtime, log }: Pick<Context, 'pool' | 'runtime' | 'log'>): Promise<void> {
     const ready = new Set(await readyOn(pool, runtime.engineId));
     for (const [id, { release }] of this.held) {
