@@ -154,6 +154,14 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
     },
   ],
   delete_webhook: ['webhook_deleted', () => client.delete(webhook())],
+  put_pool: [
+    'pool_created',
+    () => {
+      const { name: _, ...image } = smallRequest('pool');
+      return client.request('PUT', '/v1/pools/python', { body: { ...image, size: 1 } });
+    },
+  ],
+  delete_pool: ['pool_deleted', () => client.delete('/v1/pools/python')],
 };
 
 /** Sessions have events of their own. */
