@@ -5,6 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { freemem, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
+import { networkNames } from '../src/engines/docker/network/pause-container.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { sleep } from '../src/lib/sleep.js';
 import { Client } from './neighbours/client.js';
@@ -171,13 +172,13 @@ async function printSpread(socketPath: string, sandboxId: string): Promise<void>
   const label = ['dev.sandkeep.holder-of', instance];
   const counts = new Map<string, number>();
   const holders = await docker.listContainers({ filters: { label } });
-  for (const { NetworkSettings } of holders) {
-    const [bridge = 'none'] = Object.keys(NetworkSettings.Networks);
+  for (const holder of holders) {
+    const [bridge = 'none'] = networkNames(holder);
     counts.set(bridge, (counts.get(bridge) ?? 0) + 1);
   }
   const refused = neighbourCounts().fulls;
   const addresses = holders.flatMap(({ NetworkSettings }) =>
-    Object.values(NetworkSettings.Networks).map(({ IPAddress }) => IPAddress),
+    Object.values(NetworkSettings.Networks).flatMap(({ IPAddress }) => IPAddress || []),
   );
   // The machine and each sandbox look for each other, as when all of them work at once.
   const socket = createSocket('udp4').unref();

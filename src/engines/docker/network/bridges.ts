@@ -1,7 +1,7 @@
 import type Docker from 'dockerode';
 import { INSTANCE_LABEL } from '../container.js';
 import { CONFLICT, ignoreStatus, NOT_FOUND } from '../errors.js';
-import { ownerOf } from './pause-container.js';
+import { networkNames, ownerOf } from './pause-container.js';
 
 /**
  * Sandboxes on a bridge, running or not. The kernel allows 1,024 ports (BR_MAX_PORTS); the gateway has one, and starts
@@ -112,9 +112,7 @@ export class Bridges {
 
   /** `pauses`: all of a list of the engine. `isClaimed`: its start or removal may be newer than the list. */
   note(pauses: readonly Docker.ContainerInfo[], isClaimed: (sandboxId: string) => boolean): void {
-    const listed = new Map(
-      pauses.map((container) => [ownerOf(container)!, Object.keys(container.NetworkSettings.Networks)[0]]),
-    );
+    const listed = new Map(pauses.map((pause) => [ownerOf(pause)!, networkNames(pause)[0]]));
     for (const id of this.placed.keys()) {
       if (!listed.has(id) && !isClaimed(id)) this.placed.delete(id);
     }

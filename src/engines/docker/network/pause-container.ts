@@ -51,6 +51,15 @@ export function isPauseContainer(container: Docker.ContainerInfo): boolean {
   return ownerOf(container) !== undefined;
 }
 
+/** The engine may list a container without networks while it changes. */
+export function networkNames({
+  NetworkSettings,
+}: {
+  NetworkSettings: { Networks: Readonly<Record<string, unknown>> | null } | null;
+}): string[] {
+  return Object.keys(NetworkSettings?.Networks ?? {});
+}
+
 /**
  * The sandbox that has a pause container, by the name: that of a prepared network changes, and its label does not.
  * Undefined: it is none. Users may set the label, and the engine keeps the name from them.

@@ -4,6 +4,7 @@ import type { Bridges } from './bridges.js';
 import {
   createPauseContainer,
   inspectPauseContainer,
+  networkNames,
   parsePauseContainer,
   pauseContainerName,
   startPauseContainer,
@@ -37,7 +38,7 @@ export class PausePlacement {
 
   /** `found`: it runs already. */
   adopt(sandboxId: string, found: Docker.ContainerInspectInfo): PauseContainer {
-    if (typeof this.network !== 'string') this.network.keep(sandboxId, networksOf(found)[0]);
+    if (typeof this.network !== 'string') this.network.keep(sandboxId, networkNames(found)[0]);
     return parsePauseContainer(found);
   }
 
@@ -50,7 +51,7 @@ export class PausePlacement {
     if (typeof network === 'string') return startPauseContainer(docker, sandboxId);
     if (found) {
       await network.known();
-      const [name] = networksOf(found);
+      const [name] = networkNames(found);
       // A crash came between the two steps of a move. The engine would start it without a network.
       if (name === undefined) await this.connect(sandboxId, await network.place(sandboxId));
       else network.keep(sandboxId, name);
@@ -71,7 +72,7 @@ export class PausePlacement {
   private async move(sandboxId: string, target: string): Promise<void> {
     const Container = pauseContainerName(sandboxId);
     const found = await inspectPauseContainer(this.docker, sandboxId);
-    for (const name of found ? networksOf(found) : []) {
+    for (const name of found ? networkNames(found) : []) {
       const left = this.docker.getNetwork(name);
       await left.disconnect({ Container, Force: true }).catch(ignoreStatus(NOT_FOUND));
     }
@@ -81,8 +82,4 @@ export class PausePlacement {
   private async connect(sandboxId: string, target: string): Promise<void> {
     await this.docker.getNetwork(target).connect({ Container: pauseContainerName(sandboxId) });
   }
-}
-
-function networksOf({ NetworkSettings }: Docker.ContainerInspectInfo): string[] {
-  return Object.keys(NetworkSettings.Networks);
 }

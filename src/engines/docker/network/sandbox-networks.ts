@@ -228,6 +228,8 @@ export class SandboxNetworks {
       );
     });
     const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
+    // After a takeover the bridges may still be unknown. The later of two starts keeps both sandboxes apart.
+    await this.bridges?.known();
     const addresses = this.surroundings.text();
     const surroundings = this.surroundings.of(pause);
     const gated = spec.gated ? new GatedRules(policy, spec.gated, surroundings) : undefined;
