@@ -7,10 +7,8 @@ import { useLive } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { confirm } from '../parts/confirm';
-import { Empty } from '../parts/empty';
-import { Loaded } from '../parts/loaded';
-import { Pager } from '../parts/pager';
-import { Table, type Column } from '../parts/table';
+import { ListPage } from '../parts/list-page';
+import type { Column } from '../parts/table';
 import { Time } from '../parts/time';
 import { OpenPort } from './open-port';
 
@@ -61,26 +59,16 @@ export function Previews({ sandbox: { id } }: { sandbox: SandboxResponse }) {
         </button>
       </p>
       {isOpening && <OpenPort sandboxId={id} close={() => setOpening(false)} opened={list.reload} />}
-      <Loaded resource={list}>
-        {({ data, has_more, next_cursor }) =>
-          data.length === 0 ? (
-            <Empty title="No open preview">
-              <p>A preview shows a port of the sandbox in a browser, for as long as you choose.</p>
-            </Empty>
-          ) : (
-            <>
-              <Table
-                caption="Open previews"
-                columns={columns}
-                rows={data}
-                id={({ id: key }) => key}
-                name={nameOf}
-              />
-              <Pager next={next_cursor} hasMore={has_more} />
-            </>
-          )
-        }
-      </Loaded>
+      <ListPage
+        resource={list}
+        caption="Open previews"
+        columns={columns}
+        name={nameOf}
+        empty={{
+          title: 'No open preview',
+          text: 'A preview shows a port of the sandbox in a browser, for as long as you choose.',
+        }}
+      />
     </>
   );
 }

@@ -6,10 +6,8 @@ import { useWhileChanging } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { confirm } from '../parts/confirm';
-import { Empty } from '../parts/empty';
-import { Loaded } from '../parts/loaded';
-import { Pager } from '../parts/pager';
-import { Table, type Column } from '../parts/table';
+import { ListPage } from '../parts/list-page';
+import type { Column } from '../parts/table';
 import { Time } from '../parts/time';
 
 const KINDS: Record<SandboxSession['kind'], string> = {
@@ -60,26 +58,16 @@ export function Sessions({ sandbox: { id } }: { sandbox: SandboxResponse }) {
   ];
 
   return (
-    <Loaded resource={list}>
-      {({ data, has_more, next_cursor }) =>
-        data.length === 0 ? (
-          <Empty title="No open session">
-            <p>Commands, terminals and connections of all callers are listed here while they are open.</p>
-          </Empty>
-        ) : (
-          <>
-            <Table
-              caption="Open sessions"
-              columns={columns}
-              rows={data}
-              id={({ id: key }) => key}
-              name={nameOf}
-            />
-            <Pager next={next_cursor} hasMore={has_more} />
-          </>
-        )
-      }
-    </Loaded>
+    <ListPage
+      resource={list}
+      caption="Open sessions"
+      columns={columns}
+      name={nameOf}
+      empty={{
+        title: 'No open session',
+        text: 'Commands, terminals and connections of all callers are listed here while they are open.',
+      }}
+    />
   );
 }
 
