@@ -7,7 +7,7 @@ import { stringifyExact } from '../lib/exact-json.js';
 import type { PreviewRequest, PreviewResponse } from './types.js';
 
 /** The time that a client has to read the last answer of its connection. */
-const LAST_WORD_MS = 2_000;
+export const LAST_WORD_MS = 2_000;
 /** The time that a client has to read an answer of this service. A window of HTTP/2 may stay closed. */
 const OWN_ANSWER_MS = 30_000;
 const HEADERS = {

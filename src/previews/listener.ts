@@ -13,7 +13,7 @@ import { BACKLOG } from '../http/listen.js';
 import type { Certificate } from '../http/tls/certificate.js';
 import { expectTls } from '../http/tls/handshakes.js';
 import { ApiError } from '../http/errors.js';
-import { answerRaw, onceOver } from './answer.js';
+import { answerRaw, LAST_WORD_MS, onceOver } from './answer.js';
 import { declineUpgrade } from './decline-upgrade.js';
 import { MAX_HEAD_BYTES, MAX_HEADERS } from './limits.js';
 import { protocolOf } from './proxy/upgrade.js';
@@ -41,26 +41,31 @@ export interface ListenerParts {
   proxies: TrustedProxies;
   /** Undefined: HTTP/1.1 without TLS. With it, clients may choose HTTP/2. */
   certificate: Certificate | undefined;
+  /** The time that a connection without a request stays open. */
+  keepAliveMs?: number | undefined;
 }
 
 /** The listener of previews. It shares no server and no port with the API. */
 export class PreviewListener {
   private readonly server: Server;
   private readonly http2: Http2Server;
-  private readonly sessions = new Set<ServerHttp2Session>();
+  private readonly sessions = new Map<ServerHttp2Session, Socket>();
   private readonly upgraded = new Set<Duplex>();
   private readonly others: Server[] = [];
   private readonly closeHandshakes: (() => void) | undefined;
   private isClosing = false;
 
-  constructor({ log, limits, proxies, certificate }: ListenerParts, handlers: Handlers) {
+  constructor(
+    { log, limits, proxies, certificate, keepAliveMs = KEEP_ALIVE_MS }: ListenerParts,
+    handlers: Handlers,
+  ) {
     this.server = createServer({
       maxHeaderSize: MAX_HEAD_BYTES,
       headersTimeout: HEAD_MS,
       connectionsCheckingInterval: HEAD_MS / 4,
       // Uploads may take hours. The proxy ends those that stand still.
       requestTimeout: 0,
-      keepAliveTimeout: KEEP_ALIVE_MS,
+      keepAliveTimeout: keepAliveMs,
       insecureHTTPParser: false,
       // The host is judged with the other headers, and refused in the form of every error.
       requireHostHeader: false,
@@ -94,7 +99,7 @@ export class PreviewListener {
       else answerRaw(socket, noRoom);
     });
     connections.watch(this.server);
-    this.watchSessions(connections);
+    this.watchSessions(connections, keepAliveMs);
     this.http2.on('request', (request, response) => handlers.request(request, response));
     acceptExpectations(this.server);
     this.server.on('request', (request, response) => {
@@ -149,20 +154,23 @@ export class PreviewListener {
     );
     this.server.closeIdleConnections();
     for (const socket of this.upgraded) socket.destroy();
-    for (const session of this.sessions) session.close();
+    for (const session of this.sessions.keys()) session.close();
     const cut = setTimeout(() => {
       this.server.closeAllConnections();
-      for (const session of this.sessions) session.destroy();
+      for (const [session, socket] of this.sessions) {
+        session.destroy();
+        socket.destroy();
+      }
     }, CLOSE_MS);
     await Promise.all(closed);
     await Promise.all(
-      [...this.sessions].map((session) => new Promise((done) => session.once('close', done))),
+      [...this.sessions.keys()].map((session) => new Promise((done) => session.once('close', done))),
     );
     clearTimeout(cut);
   }
 
   /** Sessions of HTTP/2: their streams are requests of the connection, as those of HTTP/1.1 are. */
-  private watchSessions(connections: Connections): void {
+  private watchSessions(connections: Connections, keepAliveMs: number): void {
     const { http2 } = this;
     let arriving: Socket | undefined;
     http2.prependListener('connection', (socket: Socket) => (arriving = socket));
@@ -170,14 +178,27 @@ export class PreviewListener {
       const socket = arriving!;
       // HTTP/2 does not notice the end of a client that has left, and would keep its streams.
       socket.allowHalfOpen = false;
-      this.sessions.add(session);
+      this.sessions.set(session, socket);
       session.once('close', () => this.sessions.delete(session));
       session.on('error', () => session.destroy());
-      session.setTimeout(KEEP_ALIVE_MS, () => session.close());
+      let open = 0;
+      // A client that has left with pings unanswered keeps a closed session open: Node waits to write its last words.
+      const endIdle = () => {
+        if (open === 0 && session.closed) setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
+      };
+      session.setTimeout(keepAliveMs, () => {
+        session.close();
+        endIdle();
+      });
       session.on('stream', (stream) => {
         connections.begin({ socket });
+        open += 1;
         stream.on('error', () => undefined);
-        stream.once('close', () => connections.end(socket));
+        stream.once('close', () => {
+          connections.end(socket);
+          open -= 1;
+          endIdle();
+        });
       });
     });
     http2.on('sessionError', () => undefined);

@@ -32,6 +32,7 @@ export interface PreviewOptions {
   target?: Partial<PreviewTarget>;
   openPort?: ServingParts['openPort'];
   serve?: PreviewAccess['serve'];
+  keepAliveMs?: number;
 }
 
 export interface TestPreviews {
@@ -44,6 +45,8 @@ export interface TestPreviews {
   revoke(this: void): void;
   /** The listeners to the end of the grant. Without one, the grant is not in use. */
   grantListeners(this: void): number;
+  /** The open connections of HTTP/2. */
+  sessions(this: void): number;
   /** The connections to the sandbox so far. */
   opened(this: void): number;
   meters: { outcomes: string[]; added: number[]; bytes: Record<'in' | 'out', number>; open: number };
@@ -116,7 +119,13 @@ export async function startPreviews(sandbox: Server, options: PreviewOptions = {
       }),
   });
   const listener = new PreviewListener(
-    { log, limits: { total: 2_000, each: 2_000 }, proxies, certificate: options.certificate },
+    {
+      log,
+      limits: { total: 2_000, each: 2_000 },
+      proxies,
+      certificate: options.certificate,
+      keepAliveMs: options.keepAliveMs,
+    },
     {
       request: (request, response) => serving.request(request, response),
       upgrade: (request, socket, head) => serving.upgrade(request, socket, head),
@@ -147,6 +156,7 @@ export async function startPreviews(sandbox: Server, options: PreviewOptions = {
       grant = new AbortController();
     },
     grantListeners: () => getEventListeners(grant.signal, 'abort').length,
+    sessions: () => listener['sessions'].size,
     opened: () => opened,
     meters: seen,
     logs,

@@ -14,6 +14,7 @@ import { createServer as createHttp1 } from 'node:http';
 import { connect as connectTcp, type AddressInfo } from 'node:net';
 import { request as httpsRequest } from 'node:https';
 import type { IncomingMessage } from 'node:http';
+import { Worker } from 'node:worker_threads';
 import { connect as connectTls } from 'node:tls';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { Certificate } from '../../../src/http/tls/certificate.js';
@@ -37,6 +38,26 @@ function open({ port }: TestPreviews, settings: Settings = {}): ClientHttp2Sessi
   onTestFinished(() => session.destroy());
   return session;
 }
+
+/** Two clients that send pings for some time and leave. */
+const FLOOD = `
+const { connect } = require('node:tls');
+const { workerData: port } = require('node:worker_threads');
+const ping = Buffer.from('0000080600000000000000000000000000', 'hex');
+const preface = Buffer.concat([Buffer.from('PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n'), Buffer.from('000000040000000000', 'hex')]);
+const end = Date.now() + 500;
+for (const _ of [1, 2]) {
+  const socket = connect({ host: '127.0.0.1', port, ALPNProtocols: ['h2'], rejectUnauthorized: false });
+  socket.on('error', () => undefined).resume().once('secureConnect', () => {
+    socket.write(preface);
+    const send = () => {
+      if (Date.now() > end) return socket.destroy();
+      if (socket.write(Buffer.alloc(ping.length * 500, ping))) setImmediate(send);
+      else socket.once('drain', send);
+    };
+    send();
+  });
+}`;
 
 interface Got {
   headers: IncomingHttpHeaders;
@@ -197,6 +218,16 @@ describe('a client of HTTP/2', () => {
     socket.destroy();
     await until(() => previews.meters.open === 0);
     expect(previews.grantListeners()).toBe(0);
+  });
+
+  it('leaves no connection behind after a flood of pings', async () => {
+    const previews = await startPreviews(echo(), { certificate: certificate(), keepAliveMs: 2_000 });
+    // A thread of its own: Node still has answers to write when the client leaves.
+    const flood = new Worker(FLOOD, { eval: true, workerData: previews.port });
+    await until(() => previews.sessions() === 2);
+    await once(flood, 'exit');
+    await until(() => previews.sessions() === 0);
+    expect(previews.meters.open).toBe(0);
   });
 
   it('loses its streams when the grant ends', async () => {
