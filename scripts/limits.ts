@@ -13,6 +13,8 @@ import { PAGE_LIMIT } from '../src/lib/page.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
+import { STARTS } from '../src/sandboxes/pools/refill.js';
+import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
@@ -252,6 +254,13 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'database connections at once, and short reads at once',
       value: `${POOL_SLOTS.each}, ${READ_SLOTS.each}`,
       beyond: `the request waits ${time(POOL_SLOTS.maxWaitMs)}, then ${answerText({ error: 'not_ready' })}`,
+    },
+    { limit: 'pools', value: number(MOST_POOLS), beyond: { error: 'quota_exceeded' } },
+    { limit: 'ready sandboxes of a pool', value: number(MOST_MEMBERS), beyond: { error: 'invalid_request' } },
+    {
+      limit: 'starts for pools at once, and those of one pool',
+      value: `${number(STARTS.ofOrg)}, ${number(STARTS.ofPool)}`,
+      beyond: 'the pools wait',
     },
     ...IMAGE_LIMITS.organization,
     {

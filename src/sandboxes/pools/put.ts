@@ -20,12 +20,9 @@ import {
   type PoolRow,
 } from './queries.js';
 import { removeMembers } from './refill.js';
-import type { PoolResponse, PutPoolRequest } from './schema.js';
+import { MOST_POOLS, type PoolResponse, type PutPoolRequest } from './schema.js';
 import { checkTemplate, isSameSpec, memberSpec } from './template.js';
 import { refuseNarrowed } from './whole-organization.js';
-
-/** Bounded, because each pass reads the pools that are to be refilled. */
-const MOST_POOLS = 50;
 
 /**
  * Creates a pool, or makes it as asked. Members with another specification are replaced; with a smaller size some are

@@ -26,7 +26,7 @@ import { isSameSpec, memberSpec } from './template.js';
 /** So many pools are tended in a pass. */
 const BATCH = 200;
 /** The members that start at once: others start their own sandboxes beside them. */
-const STARTS = { ofPool: 4, ofOrg: 6, ofAll: 16 };
+export const STARTS = { ofPool: 4, ofOrg: 6, ofAll: 16 };
 /** A member without a place makes room for the starts of callers. */
 const WAITS_FOR_ROOM_MS = 30_000;
 const FIRST_BACKOFF_MS = 1_000;

@@ -5,8 +5,10 @@ import { RESTRICTING_WORDS } from '../../spec/restrictions.js';
 import { SandboxSpec, SPECIFICATION } from '../../spec/specification.js';
 import { SandboxStatus } from '../../spec/statuses.js';
 
+/** Bounded, because each pass reads the pools that are to be refilled. */
+export const MOST_POOLS = 50;
 /** A member costs what a running sandbox costs, so a mistyped size has a bound. */
-const MOST_MEMBERS = 100;
+export const MOST_MEMBERS = 100;
 
 const { image, resources, network, pull_policy } = SPECIFICATION.requestProperties;
 const answer = SandboxSpec.properties;

@@ -10,7 +10,7 @@ export interface Store {
   pools: StoredPool[];
 }
 
-export interface StoredPool {
+interface StoredPool {
   id: string;
   name: string;
   size: number;
