@@ -69,7 +69,7 @@ export interface Flow {
   cost: number;
   /** The requests that are held for too long. They no longer count, and are charged when they end. */
   expired: number;
-  queue: Set<Entry>;
+  queue: LinkedList<Entry>;
 }
 
 export function isIdle({ running, expired, queue }: Flow): boolean {

@@ -109,7 +109,7 @@ export class Shares {
       cost: 0,
       expired: 0,
       running: new LinkedList(),
-      queue: new Set(),
+      queue: new LinkedList(),
     };
     this.flows.set(owner, flow);
     if (isIdle(flow)) flow.start = Math.max(flow.start, this.virtualTime);
@@ -152,8 +152,7 @@ export class Shares {
     let next: Flow | undefined;
     let firstRest = Infinity;
     for (const flow of this.backlogged) {
-      const [head] = flow.queue;
-      if (flow.running.size > 0 && flow.cost + head!.cost > each) continue;
+      if (flow.running.size > 0 && flow.cost + flow.queue.first!.cost > each) continue;
       const rest = this.restOf(flow, now);
       if (rest > 0) firstRest = Math.min(firstRest, rest);
       else if (!next || flow.start < next.start) next = flow;
@@ -195,7 +194,7 @@ export class Shares {
     if (this.backlogged.size === 0) return false;
     const now = this.now();
     const next = this.next(now);
-    const [head] = next?.queue ?? [];
+    const head = next?.queue.first;
     if (!next || !head || !this.fits(next, head.cost, now)) return false;
     this.leaveQueue(head);
     this.begin(head, now);
@@ -257,8 +256,7 @@ export class Shares {
   private refuseOfLongest(): void {
     let longest: Flow | undefined;
     for (const flow of this.backlogged) if (!longest || flow.queue.size > longest.queue.size) longest = flow;
-    const [oldest] = longest!.queue;
-    this.refuse(oldest!, 'full');
+    this.refuse(longest!.queue.first!, 'full');
   }
 
   private leaveQueue(entry: Entry): void {
