@@ -21,4 +21,7 @@ test('the size of a directory is that of du, whether it has files or not', async
     expect(await measure(directory, new AbortController().signal)).toBe(Number.parseInt(text, 10));
   }
   expect(await measure(join(folder, 'absent'), new AbortController().signal)).toBeUndefined();
+  for (const directory of [empty, full]) {
+    await expect(measure(directory, AbortSignal.abort())).rejects.toThrow(/abort/i);
+  }
 });

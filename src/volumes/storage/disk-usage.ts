@@ -12,6 +12,8 @@ const KEPT_CHARACTERS = 200;
  */
 export async function measure(directory: string, signal: AbortSignal): Promise<number | undefined> {
   const kibOfEmpty = await measureEmpty(directory);
+  // An interrupted measurement counts nothing, with a program or without.
+  signal.throwIfAborted();
   return kibOfEmpty === 'unknown' ? runDu(directory, signal) : kibOfEmpty;
 }
 
