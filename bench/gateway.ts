@@ -94,8 +94,7 @@ async function neighbours(service: GatedService): Promise<void> {
   await usualTimes(service, victim, REQUESTS);
   const alone = await usualTimes(service, victim, REQUESTS);
   const end = await attack(service, attacker);
-  const beside = await usualTimes(service, victim, REQUESTS);
-  await end();
+  const beside = await usualTimes(service, victim, REQUESTS).finally(async () => end());
   const rows = [
     ['alone', ...timesOf(alone)],
     ['beside 10,000 connections', ...timesOf(beside)],

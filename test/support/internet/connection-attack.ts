@@ -29,18 +29,24 @@ console.log('all were tried');
 /** Sandboxes of one organization open 10,000 connections. Returns the function that ends them. */
 export async function attack(service: GatedService, by: Client): Promise<() => Promise<void>> {
   const ids: string[] = [];
-  for (let index = 0; index < ATTACKERS; index += 1) {
-    const rlimits = [{ resource: 'nofile', soft: 8_192, hard: 8_192 }];
-    ids.push(await service.create(`attacker-${index}`, { policy: POLICY }, { rlimits, by }));
-  }
-  await Promise.all(ids.map(async (id) => service.nodeInBackground(id, ATTACK)));
-  await until(
-    async () => Promise.all(ids.map(async (id) => service.sh(id, 'cat /tmp/background'))),
-    (outputs) => outputs.every((output) => output.includes('all were tried')),
-  );
-  return async () => {
+  const end = async () => {
     for (const id of ids) await by.delete(`/v1/sandboxes/${id}`);
   };
+  try {
+    for (let index = 0; index < ATTACKERS; index += 1) {
+      const rlimits = [{ resource: 'nofile', soft: 8_192, hard: 8_192 }];
+      ids.push(await service.create(`attacker-${index}`, { policy: POLICY }, { rlimits, by }));
+    }
+    await Promise.all(ids.map(async (id) => service.nodeInBackground(id, ATTACK)));
+    await until(
+      async () => Promise.all(ids.map(async (id) => service.sh(id, 'cat /tmp/background'))),
+      (outputs) => outputs.every((output) => output.includes('all were tried')),
+    );
+  } catch (error) {
+    await end();
+    throw error;
+  }
+  return end;
 }
 
 export interface Times {
