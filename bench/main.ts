@@ -18,6 +18,7 @@ import { neighbours } from './neighbours.js';
 import { network, type NetworkOptions } from './network.js';
 import { plannerHints } from './planner-hints.js';
 import { previews, type PreviewsOptions } from './previews.js';
+import { transfers, type TransferOptions } from './previews/transfers.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
@@ -219,6 +220,18 @@ await new Command('bench')
       .option('--seconds <n>', 'seconds of each measure in a round', positive, 3)
       .option(...dockerSocketOption())
       .action((options: PreviewsOptions) => previews(options)),
+  )
+  .addCommand(
+    new Command('preview-transfers')
+      .description(
+        'large transfers, idle WebSockets and a long stream through a preview, with the memory of the service',
+      )
+      .option('--download-mib <n>', 'MiB of the download', count, 4_096)
+      .option('--upload-mib <n>', 'MiB of the upload', count, 1_024)
+      .option('--sockets <n>', 'WebSockets', count, 1_000)
+      .option('--stream-seconds <n>', 'seconds of the stream of events', count, 120)
+      .option(...dockerSocketOption())
+      .action((options: TransferOptions) => transfers(options)),
   )
   .addCommand(
     new Command('gateway')

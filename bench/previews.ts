@@ -5,13 +5,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { table } from '../src/cli/table.js';
-import { ExplainedError } from '../src/lib/explained-error.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { sleep } from '../src/lib/sleep.js';
 import { makeBases, NODE_BASE } from '../test/support/container-image.js';
 import { median } from './median.js';
+import { call } from './previews/call.js';
 import { startNginx } from './previews/nginx.js';
-import { cpuMicros, startServer, type Server } from './speed/processes.js';
+import { cpuMicros, startServer } from './speed/processes.js';
 
 export interface PreviewsOptions {
   rounds: number;
@@ -178,20 +178,4 @@ async function untilServed(address: string): Promise<void> {
     await sleep(50);
   }
   throw new Error('the server in the sandbox does not answer');
-}
-
-async function call(
-  { host, port, key }: Server,
-  method: string,
-  path: string,
-  body?: object,
-): Promise<Record<string, string>> {
-  const response = await fetch(`http://${host}:${port}${path}`, {
-    method,
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    ...(body ? { body: JSON.stringify(body) } : {}),
-  });
-  const answer = (await response.json().catch(() => ({}))) as Record<string, string>;
-  if (!response.ok) throw new ExplainedError(`${method} ${path}: ${JSON.stringify(answer)}`);
-  return answer;
 }

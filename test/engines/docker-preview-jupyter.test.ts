@@ -30,16 +30,17 @@ if (process.env['SANDKEEP_TEST_JUPYTER'] !== 'required') {
       // Jupyter answers to names that it knows. The other way is its setting ServerApp.allow_remote_access.
       const blocked = await programs.get(await programs.open(JUPYTER), '/lab');
       expect([blocked.status, blocked.text]).toEqual([403, expect.stringContaining('Forbidden')]);
-      const { url } = await programs.open(JUPYTER, { host: 'sandbox', path: '/lab' });
+      const { url } = await programs.open(JUPYTER, { host: 'sandbox', path: '/lab?reset' });
       await programs.inBrowser(async (page) => {
         page.setDefaultTimeout(120_000);
         const sockets: string[] = [];
         page.on('websocket', (socket) => sockets.push(socket.url()));
         await page.goto(url);
         await page.locator('.jp-LauncherCard[data-category=Notebook]').first().click();
-        await page.locator('.jp-Notebook .jp-CodeCell .cm-content').first().click();
-        await page.keyboard.type('print(6 * 7, "from the kernel")');
-        await page.keyboard.press('Shift+Enter');
+        await page.getByText('| Idle').waitFor();
+        const cell = page.locator('.jp-Notebook .jp-CodeCell .cm-content').first();
+        await cell.fill('print(6 * 7, "from the kernel")');
+        await cell.press('Shift+Enter');
         await page.getByText('42 from the kernel').waitFor();
         const channels = /^wss:.*\/api\/kernels\/[^/]+\/channels/;
         expect(sockets.filter((socket) => channels.test(socket))).not.toEqual([]);
