@@ -105,6 +105,29 @@ describeDocker('networks that are prepared for sandboxes', () => {
       await untilPrepared();
     });
 
+    test('a network that a killed service left is removed', async () => {
+      await untilPrepared();
+      const [running] = await prepared();
+      const left = await docker.createContainer({
+        name: 'sandkeep-net-prepared-000000000000',
+        Image: IMAGE,
+        Cmd: ['sleep', '600'],
+        Labels: running!.Labels,
+        HostConfig: { NetworkMode: 'none' },
+      });
+      await left.start();
+      const gone = await until(
+        async () =>
+          left.inspect().then(
+            () => false,
+            () => true,
+          ),
+        (isGone) => isGone,
+      );
+      expect(gone).toBe(true);
+      await untilPrepared();
+    });
+
     test('starts beyond the prepared networks get networks of their own', async () => {
       await untilPrepared();
       const ids = await Promise.all(

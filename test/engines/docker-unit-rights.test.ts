@@ -65,11 +65,17 @@ describeDocker('the capabilities of the systemd unit', () => {
     expect(ran.stdout, JSON.stringify(ran)).toBe('written\neth0\ngw0\nlo\n');
     expect((await client.patch(`/v1/volumes/${volume.id}`, { capacity_gib: 2 })).status).toBe(200);
     await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped' });
-    await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running' });
+    const again = await client.post(
+      `/v1/sandboxes/${body.id}/start`,
+      {},
+      { wait_for: 'running', wait_timeout: 60 },
+    );
+    expect(again.body.status, JSON.stringify(again.body)).toBe('running');
     const { body: sized } = await client.post(`/v1/sandboxes/${body.id}/exec`, {
       cmd: 'sh',
       args: ['-c', 'busybox df -m /data | tail -n 1'],
     });
+    expect(sized, JSON.stringify(sized)).toMatchObject({ exit_code: 0 });
     expect(Number(sized.stdout.trim().split(/ +/)[1]), sized.stdout).toBeGreaterThan(1_900);
     await client.delete(`/v1/sandboxes/${body.id}`);
     // The list is empty before the engine is.

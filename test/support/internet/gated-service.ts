@@ -168,7 +168,8 @@ export class GatedService {
 async function serve(folder: string, internet: Internet, options: readonly string[]): Promise<Served> {
   const dataDir = join(folder, 'data');
   const fixed = ['--json', '--port', '0', '--log-level', 'debug', '--runtime', 'docker'];
-  const network = ['--docker-socket', SOCKET, '--docker-resolvers', internet.resolver];
+  const engine = ['--docker-socket', SOCKET, '--docker-prepared-networks', '1'];
+  const network = [...engine, '--docker-resolvers', internet.resolver];
   return ready(launch(['serve', ...fixed, ...network, '--data-dir', dataDir, ...options]), dataDir);
 }
 

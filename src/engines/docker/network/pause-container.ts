@@ -1,5 +1,5 @@
 import type Docker from 'dockerode';
-import { INSTANCE_LABEL } from '../container.js';
+import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, NOT_MODIFIED } from '../errors.js';
 import { INIT_PROGRAM } from '../../../guest/programs.js';
 import type { GuestInit } from '../guest-init.js';
@@ -62,10 +62,14 @@ export function networkNames({
 
 /**
  * The sandbox that has a pause container, by the name: that of a prepared network changes, and its label does not.
- * Undefined: it is none. Users may set the label, and the engine keeps the name from them.
+ * Undefined: it is none. An image may bring the label, and a sandbox a similar name, but never without the label of
+ * sandboxes.
  */
-export function ownerOf({ Labels, Names }: Docker.ContainerInfo): string | undefined {
-  if (Labels[PAUSE_LABEL] === undefined) return undefined;
+export function ownerOf({
+  Labels,
+  Names,
+}: Pick<Docker.ContainerInfo, 'Labels' | 'Names'>): string | undefined {
+  if (Labels[PAUSE_LABEL] === undefined || Labels[SANDBOX_LABEL] !== undefined) return undefined;
   return Names.find((name) => name.startsWith(NAME_START))?.slice(NAME_START.length);
 }
 

@@ -29,6 +29,8 @@ interface PreparedNetworksOptions {
  */
 export class PreparedNetworks {
   private readonly ready = new Set<string>();
+  /** Those of `ready` that the latest list does not show. */
+  private readonly missed = new Set<string>();
   /** Taken, or being made or removed: lists of the engine may be older. */
   private readonly changing = new Set<string>();
   private lastUse = performance.now();
@@ -46,6 +48,7 @@ export class PreparedNetworks {
     this.lastUse = performance.now();
     for (const id of this.ready) {
       this.ready.delete(id);
+      this.missed.delete(id);
       this.changing.add(id);
       try {
         // By its name, which fails when another process has renamed it.
@@ -71,12 +74,16 @@ export class PreparedNetworks {
         return id !== undefined && isPrepared(id) ? [[id, container] as const] : [];
       }),
     );
-    for (const id of this.ready)
-      if (!isRunning(listed.get(id)) && !this.changing.has(id)) this.ready.delete(id);
-    for (const [id, container] of listed) {
-      if (this.changing.has(id) || this.ready.has(id)) continue;
-      if (isRunning(container) && this.ready.size < this.options.count) this.ready.add(id);
-      else void this.remove(id);
+    for (const id of this.ready) {
+      if (isRunning(listed.get(id))) this.missed.delete(id);
+      // One list may be older than the network.
+      else if (!this.missed.delete(id)) this.missed.add(id);
+      else this.ready.delete(id);
+    }
+    for (const id of listed.keys()) {
+      // A killed process left it, perhaps on a network that the operator has replaced since. Or it has just been
+      // renamed: then its old name leads nowhere.
+      if (!this.changing.has(id) && !this.ready.has(id)) void this.remove(id);
     }
     if (!isCalm) this.lastUse = performance.now();
     this.refill();
