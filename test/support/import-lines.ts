@@ -195,6 +195,7 @@ export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
     command: null,
     image_digest: null,
     runtime: null,
+    source: null,
     ...fields,
   };
 }

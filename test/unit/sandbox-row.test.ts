@@ -14,7 +14,7 @@ test('one line in the list of fields reaches the columns, the schema, new rows a
   expect(Object.keys(shape.properties)).toEqual([...before, 'note']);
   expect(shape.initial).toEqual({ ...SANDBOX.initial, note: null });
   expect(shape.parsedColumns).toBe(`${SANDBOX.parsedColumns}, s.note`);
-  expect(shape.textColumns()).toContain('s.runtime, s.note, s.spec_format');
+  expect(shape.textColumns()).toMatch(/, s\.note, s\.spec_format/);
 
   const row = {
     ...shape.initial,
