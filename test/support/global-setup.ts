@@ -1,5 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { rmSync } from 'node:fs';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { migrate } from '../../src/db/migrate.js';
@@ -7,7 +6,7 @@ import { openForServer } from '../../src/db/open.js';
 import { connectionConfig, type Address } from '../../src/db/pool.js';
 import { withDatabase } from './database.js';
 import { hasDocker, makeImage } from './docker.js';
-import { memoryFolder } from './memory-folder.js';
+import { makeMemoryFolder } from './memory-folder.js';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -23,7 +22,7 @@ const TEMPLATE = 'sandkeep_template';
  * another server.
  */
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const dataDir = mkdtempSync(join(memoryFolder(), 'sandkeep-test-'));
+  const dataDir = makeMemoryFolder();
   const databaseUrl = process.env['SANDKEEP_TEST_DATABASE_URL'];
   const database = await openForServer({
     databaseUrl,
