@@ -9,6 +9,7 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { Certificate } from '../../src/http/tls/certificate.js';
 import { openMetrics } from '../../src/metrics/open-metrics.js';
 import { Authority, pairFiles } from '../support/certificates.js';
+import { until } from '../support/polling.js';
 import { smallRequest } from '../support/sandbox-requests.js';
 import { startForTest } from '../support/service.js';
 
@@ -178,13 +179,19 @@ async function scrapeAll(): Promise<string> {
   service.ctx.walWaitingSecs = () => 0;
   const client = await service.newOrg();
   await client.post('/v1/sandboxes', smallRequest('one'), { start: true, wait_for: 'running' });
-  // Sums by organization begin with the first sample.
+  // The use is measured once the process has the lease, and the sums by organization begin with the first sample.
+  await until(
+    async () => Promise.resolve(service.ctx.use.isSampling),
+    (isSampling) => isSampling,
+  );
   await client.get('/v1/sandboxes/by-name/one/metrics');
   await service.ctx.pool.query('update quotas set max_sandboxes = 2');
   await recordVerifications(service.ctx.pool, [{ orgId: client.org.id, entries: 1, fault: null }]);
   metrics.meters.loopFailed('seal');
   metrics.meters.telemetryExported('spans', 'failed', 1);
   metrics.meters.runEnded('stop_requested', 1);
+  metrics.meters.previewAnswered('proxied', 0);
+  metrics.meters.previewWoken('running', 0);
   return metrics.text(service.ctx);
 }
 
