@@ -2,6 +2,7 @@ import type { Buffer } from 'node:buffer';
 import { Duplex } from 'node:stream';
 import { errnoMessage, errnoOf } from '../../guest/errno.js';
 import type { Connection, Guest } from '../../guest/guest.js';
+import { ApiError } from '../../http/errors.js';
 
 /** Nothing listens on the port. */
 export class PortRefusedError extends Error {
@@ -10,8 +11,17 @@ export class PortRefusedError extends Error {
   }
 }
 
+/** The agent has a place for each connection and command, and all are taken. */
+export class PortsFullError extends ApiError {
+  constructor() {
+    const message = 'the sandbox has too many open connections and commands: close some, or try again';
+    super('rate_limited', message, null, { headers: { 'retry-after': '1' } });
+  }
+}
+
 /** A server that listens on one of them only is found too. */
 const LOOPBACK = ['127.0.0.1', '::1'] as const;
+const FULL = errnoMessage(errnoOf('EAGAIN'));
 const REFUSED = errnoMessage(errnoOf('ECONNREFUSED'));
 
 /**
@@ -86,7 +96,7 @@ class GuestStream extends Duplex {
       closed: (failure) => {
         this.isClosed = true;
         if (failure === null) this.push(null);
-        else this.destroy(failure === REFUSED ? new PortRefusedError(port) : new Error(failure));
+        else this.destroy(failureOf(failure, port));
       },
     });
     const stop = () => this.destroy(signal.reason instanceof Error ? signal.reason : new Error('cut off'));
@@ -125,4 +135,9 @@ class GuestStream extends Duplex {
     this.ungranted = 0;
     if (bytes > 0 && !this.isClosed) this.connection.grant(bytes);
   }
+}
+
+function failureOf(words: string, port: number): Error {
+  if (words === REFUSED) return new PortRefusedError(port);
+  return words === FULL ? new PortsFullError() : new Error(words);
 }

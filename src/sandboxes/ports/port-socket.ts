@@ -4,7 +4,7 @@ import { finished } from 'node:stream/promises';
 import { WebSocket, type RawData } from 'ws';
 import { ApiError } from '../../http/errors.js';
 import { MovedAwayError } from '../sessions/forward.js';
-import { PortRefusedError } from './guest-stream.js';
+import { PortRefusedError, PortsFullError } from './guest-stream.js';
 import { NotRunningError } from './not-running.js';
 
 /** A message of text: the port is connected. */
@@ -12,7 +12,7 @@ const OPEN = 'open';
 /** A message of text: the sender sends nothing more. TLS and close frames cannot end one direction alone. */
 const END = 'end';
 const NORMAL = 1000;
-const CODES = { failed: 4000, refused: 4001, notRunning: 4002, moved: 4003 } as const;
+const CODES = { failed: 4000, refused: 4001, notRunning: 4002, moved: 4003, full: 4004 } as const;
 /** A close frame has 125 bytes, of which two are the code. */
 const MAX_REASON = 123;
 /** Below the longest message that the service takes. */
@@ -168,6 +168,7 @@ function closeOf(error: Error): [code: number, reason: string] {
   if (error instanceof PortRefusedError) return [CODES.refused, ''];
   if (error instanceof NotRunningError) return [CODES.notRunning, error.status ?? ''];
   if (error instanceof MovedAwayError) return [CODES.moved, ''];
+  if (error instanceof PortsFullError) return [CODES.full, cut(error.message)];
   // Other errors may name addresses or files of the service.
   return [CODES.failed, error instanceof ApiError ? cut(error.message) : ''];
 }
@@ -180,6 +181,7 @@ function cut(text: string): string {
 function errorOf(code: number, reason: string, port: number): Error {
   if (code === CODES.refused) return new PortRefusedError(port);
   if (code === CODES.notRunning) return new NotRunningError(reason === '' ? undefined : reason);
+  if (code === CODES.full) return new PortsFullError();
   if (code === CODES.moved) return new MovedAwayError();
   return new Error(reason === '' ? 'the connection to the sandbox was cut off' : reason);
 }

@@ -27,7 +27,7 @@ export function portRoutes(app: App, ctx: WorkerContext, entrance: Entrance): vo
           scope: 'sandboxes:exec',
           summary: 'Connect to a TCP port of a sandbox',
           description:
-            'A WebSocket that carries one connection to a port on the loopback addresses of the sandbox. Binary messages are bytes in both directions. The server sends the text `open` when the port is connected. Either side sends the text `end` when it sends nothing more. Close codes: 4001 nothing listens on the port, 4002 the sandbox does not run, 4000 another failure.',
+            'A WebSocket that carries one connection to a port on the loopback addresses of the sandbox. Binary messages are bytes in both directions. The server sends the text `open` when the port is connected. Either side sends the text `end` when it sends nothing more. Close codes: 4001 nothing listens on the port, 4002 the sandbox does not run, 4004 it has too many open connections and commands, 4000 another failure.',
           tags: ['sandboxes'],
           params: Type.Object({
             ...params.properties,
