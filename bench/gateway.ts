@@ -94,7 +94,12 @@ async function neighbours(service: GatedService): Promise<void> {
   await usualTimes(service, victim, REQUESTS);
   const alone = await usualTimes(service, victim, REQUESTS);
   const end = await attack(service, attacker);
-  const beside = await usualTimes(service, victim, REQUESTS).finally(async () => end());
+  let beside: Times;
+  try {
+    beside = await usualTimes(service, victim, REQUESTS);
+  } finally {
+    await end();
+  }
   const rows = [
     ['alone', ...timesOf(alone)],
     ['beside 10,000 connections', ...timesOf(beside)],
