@@ -150,8 +150,16 @@ test('a read whose connection ends in progress is answered 503, and the next rea
       (count) => count === 2,
     );
     // Some reads may start so late that they get a new connection.
-    const rude = setInterval(() => void interfere('pg_terminate_backend'), 100);
+    const ending: Promise<void>[] = [];
+    const rude = setInterval(() => ending.push(interfere('pg_terminate_backend')), 100);
     const answers = await asked.finally(() => clearInterval(rude));
+    // Else a late one ends the connection of the next read.
+    await Promise.all(ending);
+    await interfere('pg_terminate_backend');
+    await until(
+      () => sessions('application_name = $1'),
+      (count) => count === 0,
+    );
     for (const answer of answers) {
       expect([answer.status, answer.headers.get('retry-after'), await answer.json()]).toEqual([
         503,
