@@ -64,7 +64,12 @@ describeDocker('the capabilities of the systemd unit', () => {
     });
     expect(ran.stdout, JSON.stringify(ran)).toBe('written\neth0\ngw0\nlo\n');
     expect((await client.patch(`/v1/volumes/${volume.id}`, { capacity_gib: 2 })).status).toBe(200);
-    await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped' });
+    const stopped = await client.post(
+      `/v1/sandboxes/${body.id}/stop`,
+      {},
+      { wait_for: 'stopped', wait_timeout: 60 },
+    );
+    expect(stopped.body.status, JSON.stringify(stopped.body)).toBe('stopped');
     const again = await client.post(
       `/v1/sandboxes/${body.id}/start`,
       {},

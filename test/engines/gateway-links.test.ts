@@ -54,4 +54,13 @@ describeNetns('links of sandboxes to the gateway', () => {
     sh(`ip link del ${outerLink('first')}`, GATEWAY);
     expect(route()).toContain(`dev ${outerLink('second')}`);
   });
+
+  test('replace the link of the previous run of the same sandbox, which the kernel has not removed yet', async () => {
+    const [gateway, first, second] = NAMES.map((name) => descriptors.get(name)!) as [number, number, number];
+    const link = { address: ADDRESS, mtu: undefined, sandboxId: 'again' };
+    await makeLink(first, gateway, link);
+    await makeLink(second, gateway, link);
+    expect(sh('ip link show gw0', SECOND)).toContain('state UP');
+    expect(() => sh('ip link show gw0', FIRST)).toThrow(/does not exist/);
+  });
 });

@@ -249,6 +249,7 @@ export class DockerRuntime implements Runtime {
   async openGuest(sandboxId: string): ReturnType<Runtime['openGuest']> {
     const found = await findContainer(this.parts, sandboxId);
     if (!found) throw new Error(`the engine has no container of the sandbox ${sandboxId}`);
+    await this.starts.named(sandboxId);
     return this.guests.open(found.Id);
   }
 

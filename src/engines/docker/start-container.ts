@@ -30,6 +30,7 @@ export class ContainerStarts {
   /** The images whose users the engine can read. */
   private readonly checkedImages = new Set<string>();
   private readonly retries = new RoomRetries();
+  private readonly naming = new Map<string, Promise<void>>();
 
   constructor(private readonly parts: DockerParts) {
     this.disks = disksOf([parts.diskPath, parts.options.volumes.root]);
@@ -131,13 +132,27 @@ export class ContainerStarts {
       await this.checkAccounts(run, container, prepared ? undefined : image);
       if (trustsMore(run.spec)) await mounts.addGuestFiles(await this.installAuthorities(run, container));
       await container.start();
-      await Promise.all([
-        this.parts.networks.confirm(run, container),
-        hostName === undefined ? undefined : setHostName(container, hostName),
-      ]);
+      if (hostName !== undefined) this.name(run.sandboxId, container, hostName);
+      await this.parts.networks.confirm(run, container);
     } finally {
       await mounts.release();
     }
+  }
+
+  /** The start is recorded meanwhile. Process 1 waits for the name, and so does `named`. */
+  private name(sandboxId: string, container: Docker.Container, hostName: string): void {
+    const naming = setHostName(container, hostName)
+      // The sandbox has ended, or it keeps the name of its network: it runs in either case.
+      .catch(() => undefined)
+      .finally(() => {
+        if (this.naming.get(sandboxId) === naming) this.naming.delete(sandboxId);
+      });
+    this.naming.set(sandboxId, naming);
+  }
+
+  /** Resolves when a sandbox that has just started has its host name. */
+  async named(sandboxId: string): Promise<void> {
+    await this.naming.get(sandboxId);
   }
 
   /** At each start: the authority of the interception may be another one by now. */

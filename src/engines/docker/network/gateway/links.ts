@@ -34,17 +34,18 @@ export async function makeLink(
   await ipIn(sandbox, `link del ${INNER_LINK}\nrule del fwmark ${GATED_MARK}\n`, [], ['-force']).catch(
     () => undefined,
   );
-  await ipIn(
-    sandbox,
-    [
-      `link add ${INNER_LINK}${size} type veth peer name ${outer}${size} netns /proc/self/fd/4`,
-      `link set ${INNER_LINK} up`,
-      `route add ${GATEWAY_ADDRESS} dev ${INNER_LINK} scope link src ${address}`,
-      `route add default via ${GATEWAY_ADDRESS} dev ${INNER_LINK} onlink table ${GATED_TABLE}`,
-      `rule add fwmark ${GATED_MARK} lookup ${GATED_TABLE}`,
-    ].join('\n'),
-    [gateway],
-  );
+  const commands = [
+    `link add ${INNER_LINK}${size} type veth peer name ${outer}${size} netns /proc/self/fd/4`,
+    `link set ${INNER_LINK} up`,
+    `route add ${GATEWAY_ADDRESS} dev ${INNER_LINK} scope link src ${address}`,
+    `route add default via ${GATEWAY_ADDRESS} dev ${INNER_LINK} onlink table ${GATED_TABLE}`,
+    `rule add fwmark ${GATED_MARK} lookup ${GATED_TABLE}`,
+  ].join('\n');
+  await ipIn(sandbox, commands, [gateway]).catch(async () => {
+    // The kernel takes the namespace of the previous run apart later, and its link has the same name in the gateway.
+    await ipIn(gateway, `link del ${outer}`, [], ['-force']).catch(() => undefined);
+    await ipIn(sandbox, commands, [gateway]);
+  });
   // Packets of the whole world arrive on it, and the way back to them is another. Where the machine checks that, even
   // loosely, the kernel drops them. The stricter of the two settings counts, and the bridge keeps its own.
   await writeSettings(sandbox, [`net/ipv4/conf/${INNER_LINK}/rp_filter`, 'net/ipv4/conf/all/rp_filter'], '0');
