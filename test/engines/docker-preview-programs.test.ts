@@ -24,7 +24,7 @@ describeImage('programs of others through previews of a domain with TLS', () => 
     makePrograms();
     programs = await startPrograms(PROGRAMS_IMAGE, COMMAND, [VITE, GRPC, FILES]);
   }, 300_000);
-  afterAll(() => programs.close());
+  afterAll(() => programs?.close());
 
   testInBrowser(
     'Vite replaces a module of a React page over its WebSocket, and keeps the state',

@@ -89,7 +89,11 @@ export async function startPrograms(
   try {
     for (const port of ports) {
       const preview = await open(port);
-      await until(`port ${port} listens`, async () => (await get(preview)).status < 500);
+      await until(`port ${port} listens`, async () => {
+        const { status, text } = await get(preview);
+        // A server of gRPC gives a request of HTTP/1.1 no valid answer.
+        return status < 500 || text.includes('gave no valid answer');
+      });
     }
   } catch (error) {
     await close();
