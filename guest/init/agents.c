@@ -65,13 +65,21 @@ static void run_agent(int connection, char **environment) {
   leave(EXIT_NOT_RUNNABLE);
 }
 
-void admit_agents(int listener, char **environment) {
-  for (;;) {
+int admit_agents(int listener, char **environment) {
+  /* Processes of the sandbox may connect without end, and process 1 has other work. */
+  for (int i = 0; i < QUEUE; i++) {
     long connection = call(__NR_accept4, listener, 0, 0, O_CLOEXEC);
-    if (connection < 0) return;
+    if (connection == -EAGAIN) break;
+    if (connection == -EINTR || connection == -ECONNABORTED) continue;
+    if (connection < 0) {
+      /* The connection stays in the queue, so process 1 would try again without end. */
+      refuse_agents(listener);
+      return -1;
+    }
     if (is_service(connection) && call(__NR_clone, SIGCHLD, 0, 0, 0) == 0) run_agent(connection, environment);
     call(__NR_close, connection, 0, 0, 0);
   }
+  return listener;
 }
 
 void refuse_agents(int listener) { call(__NR_close, listener, 0, 0, 0); }

@@ -8,8 +8,11 @@
 /* Returns the listening socket, or a negative errno. Before the first command, which could take the name. */
 long listen_for_service(void);
 
-/* Starts an agent for each connection that waits. `environment`: of the agents. */
-void admit_agents(int listener, char **environment);
+/*
+ * Starts an agent for each connection that waits. `environment`: of the agents. Returns the listener, or -1 when it is
+ * closed: then the engine starts the agents.
+ */
+int admit_agents(int listener, char **environment);
 
 /* Refuses every further connection. */
 void refuse_agents(int listener);

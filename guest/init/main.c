@@ -253,7 +253,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     /* Interactive shells ignore SIGTERM. SIGHUP comes later, as it may kill a process that is handling SIGTERM. */
     if (flushed >= HANGUP_AFTER && !hung_up++) call(__NR_kill, -1, SIGHUP, 0, 0);
     relay_output(signals, agents, flushing || pending);
-    if (agents >= 0 && !stopping) admit_agents(agents, environment);
+    if (agents >= 0 && !stopping) agents = admit_agents(agents, environment);
     long got = call(__NR_rt_sigtimedwait, &ALL, 0, &at_once, sizeof ALL);
 
     int status;

@@ -107,6 +107,22 @@ describeDocker('a guest on Docker', () => {
         expect(out.trim()).toBe('closed after 0');
       }
       expect((await run(await sandbox.open(), ['node', '-p', '1 + 1'])).out.trim()).toBe('2');
+      // Nor can it keep process 1 from its other work by connecting without end.
+      const flood = `
+        const { connect } = require('node:net');
+        const again = () => connect('\\0sandkeep-agent').on('error', () => undefined).on('close', again);
+        for (let i = 0; i < 64; i += 1) again();
+        console.log('begun');
+      `;
+      const { container, guest } = sandbox;
+      const flooding = new TestCommand(guest, ['node', '-e', flood]);
+      await until(
+        async () => flooding.calls,
+        (calls) => calls.includes('stdout'),
+      );
+      await container.stop({ t: 30 });
+      // Not killed by the engine.
+      expect((await container.inspect()).State.ExitCode).toBe(0);
     });
   });
 

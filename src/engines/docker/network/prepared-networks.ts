@@ -1,6 +1,5 @@
 import type Docker from 'dockerode';
 import { randomBytes } from 'node:crypto';
-import { CONFLICT, ignoreStatus, NOT_FOUND } from '../errors.js';
 import { isRunning } from './repair.js';
 import {
   inspectPauseContainer,
@@ -53,12 +52,12 @@ export class PreparedNetworks {
       try {
         // By its name, which fails when another process has renamed it.
         const container = this.docker.getContainer(pauseContainerName(id));
-        const renamed = await container
-          .rename({ name: pauseContainerName(sandboxId) })
-          .then(() => true, ignoreStatus(NOT_FOUND, CONFLICT));
-        const found = renamed === true ? await inspectPauseContainer(this.docker, sandboxId) : undefined;
+        await container.rename({ name: pauseContainerName(sandboxId) });
+        const found = await inspectPauseContainer(this.docker, sandboxId);
         if (found?.State.Running) return found;
         if (found) await removePauseContainer(this.docker, sandboxId);
+      } catch {
+        // No start fails for the lack of a prepared network. Somebody has removed this one, or another process took it.
       } finally {
         this.changing.delete(id);
       }

@@ -14,7 +14,8 @@ const RETRY_MS = 30_000;
 const SOON_MS = 500;
 /** As in guest/connect/main.c. */
 const PROCESS_1 = 0;
-const NEVER = new AbortController().signal;
+/** The kernel answers at once. */
+const LONGEST_WAIT_MS = 5_000;
 /** No account of a machine and no range of its containers has these (systemd.io/UIDS-GIDS). */
 const USERS = { first: 1_900_000_000, count: 90_000_000 };
 
@@ -73,11 +74,12 @@ export class DirectPorts {
     const entry = this.entryOf(sandboxId, container);
     const program = await entry?.program;
     if (!entry || !program) return undefined;
+    const signal = AbortSignal.timeout(LONGEST_WAIT_MS);
     try {
-      return await open(entry, program, PROCESS_1, { signal: NEVER, release: () => undefined });
+      return await open(entry, program, PROCESS_1, { signal, release: () => undefined });
     } catch (error) {
-      // A sandbox of an earlier release has another process 1.
-      if (error instanceof ConnectError) return undefined;
+      // A sandbox of an earlier release has another process 1. Node drops a socket for which it has no descriptor left.
+      if (error instanceof ConnectError || signal.aborted) return undefined;
       throw error;
     }
   }
@@ -112,11 +114,13 @@ export class DirectPorts {
     return entry;
   }
 
-  private async forgetLater({ program: starting }: Entry, forget: () => void): Promise<void> {
-    const program = await starting;
+  private async forgetLater(entry: Entry, forget: () => void): Promise<void> {
+    const program = await entry.program;
     if (!program) return void setTimeout(forget, this.hasWorked ? SOON_MS : RETRY_MS).unref();
     this.hasWorked = true;
     if (this.isClosed) program.kill();
+    // The request that started it may be refused at a limit.
+    endWhenIdle(entry, program);
     await program.ended;
     forget();
   }
@@ -149,6 +153,12 @@ export class DirectPorts {
   }
 }
 
+function endWhenIdle(entry: Entry, program: PortProgram): void {
+  if (program.size > 0) return;
+  clearTimeout(entry.idle);
+  entry.idle = setTimeout(() => program.size === 0 && program.kill(), IDLE_MS).unref();
+}
+
 async function open(
   entry: Entry,
   program: PortProgram,
@@ -158,9 +168,7 @@ async function open(
   clearTimeout(entry.idle);
   const done = () => {
     release();
-    if (program.size > 0) return;
-    clearTimeout(entry.idle);
-    entry.idle = setTimeout(() => program.size === 0 && program.kill(), IDLE_MS).unref();
+    endWhenIdle(entry, program);
   };
   try {
     const socket = await program.connect(port, signal);
