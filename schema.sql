@@ -337,6 +337,7 @@ create table pools (
   failures integer not null default 0,
   last_failure_message text,
   removed_at timestamp with time zone,
+  image_moved_at timestamp with time zone,
   constraint pools_pkey PRIMARY KEY (org_id, id),
   constraint pools_check CHECK ((most >= size)),
   constraint pools_id_key UNIQUE (id),
@@ -585,11 +586,12 @@ CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_
 CREATE INDEX sandboxes_disk ON public.sandboxes USING btree (worker_id) INCLUDE (org_id, disk_mib) WHERE ((destroyed_at IS NULL) AND (disk_mib > 0));
 CREATE INDEX sandboxes_lingering ON public.sandboxes USING btree (changed_at) WHERE (ephemeral AND (removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['stopped'::text, 'failed'::text])));
 CREATE UNIQUE INDEX sandboxes_name ON public.sandboxes USING btree (org_id, name) WHERE (removed_at IS NULL);
-CREATE INDEX sandboxes_of_pool ON public.sandboxes USING btree (org_id, pool_id) WHERE ((pool_id IS NOT NULL) AND (removed_at IS NULL));
+CREATE INDEX sandboxes_of_pool ON public.sandboxes USING btree (org_id, pool_id, status) WHERE ((pool_id IS NOT NULL) AND (removed_at IS NULL));
 CREATE INDEX sandboxes_running ON public.sandboxes USING btree (org_id, ephemeral) WHERE ((removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['starting'::text, 'running'::text])));
 CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, changed_at) WHERE ((runtime IS NOT NULL) AND (destroyed_at IS NULL) AND ((removed_at IS NOT NULL) OR (status = ANY (ARRAY['starting'::text, 'running'::text, 'stopping'::text]))));
+CREATE INDEX sandboxes_waiting ON public.sandboxes USING btree (org_id, pool_id, status) WHERE (warm AND (removed_at IS NULL));
 CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
 CREATE TRIGGER clear_spec_format BEFORE UPDATE OF spec ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION clear_spec_format();
 CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run))) OR (old.ephemeral <> new.ephemeral))) EXECUTE FUNCTION count_changed_sandbox();

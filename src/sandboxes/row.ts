@@ -23,7 +23,10 @@ const SandboxSource = Named(
       description:
         '`warm`: it took a sandbox of a pool, which ran already. `cold`: it was started for its create.',
     }),
-    pool: Type.String({ description: 'The pool with the image, of several the one that differs least.' }),
+    pool: Field(
+      Nullable(Type.String()),
+      'The pool with the image, of several the one that differs least. Null: the key of the create is limited to labels.',
+    ),
     reason: Field(
       Nullable(Words(['differs', 'none_ready'])),
       'Why the start was cold. `differs`: the pool cannot give what `differs` names. `none_ready`: the pool had no sandbox ready. Null: it was warm.',

@@ -872,7 +872,7 @@ export type SandboxSessionKind = 'exec' | 'terminal' | 'files' | 'tcp';
 
 export type SandboxSource = {
   start: 'warm' | 'cold';
-  pool: string;
+  pool: string | null;
   reason: 'differs' | 'none_ready' | null;
   differs: string[];
 };

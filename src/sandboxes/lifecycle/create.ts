@@ -16,7 +16,7 @@ import { volumesOf } from '../admission/mount-volumes.js';
 import { makeSlug } from '../admission/make-slug.js';
 import { nextRunOf } from './next-run.js';
 import { insertLabels, insertMounted, insertSandbox } from '../queries.js';
-import { findReady, NOT_ASKED, takeReady } from '../pools/take.js';
+import { findReady, NOT_ASKED, shownSource, takeReady } from '../pools/take.js';
 import { refuseTaken } from './refusals.js';
 import { insertPublished } from '../published-ports/queries.js';
 import { checkPublished, takePorts, withPorts } from '../published-ports/take.js';
@@ -109,7 +109,7 @@ async function insert(
     created_at: at,
     spec,
     runtime: ctx.runtime.name,
-    source: found.source,
+    source: shownSource(caller, found.source),
   } as const;
   await recordEvent(batch, {
     orgId,

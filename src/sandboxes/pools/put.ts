@@ -7,7 +7,7 @@ import { violatedConstraint } from '../../db/pool.js';
 import { inTransaction, Overtaken, type EventSql } from '../../db/transaction.js';
 import { ApiError } from '../../http/errors.js';
 import { newId } from '../../lib/uuid.js';
-import { getLimits } from '../../quotas/queries.js';
+import { getLimits, lockQuotas } from '../../quotas/queries.js';
 import { NAME_RULE, SANDBOX_NAME } from '../../spec/names.js';
 import { presentPool } from './present.js';
 import {
@@ -62,6 +62,8 @@ async function create(
   name: string,
   wanted: Wanted,
 ): Promise<void> {
+  // Concurrent requests see each other's pools.
+  await lockQuotas(tx, orgId, 'exclusive');
   const count = await countPools(tx, orgId);
   if (count >= MOST_POOLS) {
     throw new ApiError('quota_exceeded', `an organization has at most ${MOST_POOLS} pools`, {
@@ -96,15 +98,17 @@ async function change(
     wanted.size === pool.size &&
     wanted.most === pool.most &&
     isDeepStrictEqual(wanted.request, pool.request);
-  if (isUnchanged) return;
   const at = ctx.now();
+  // A refill that failed may work now.
+  const retry = { next_refill_at: at, failures: 0, last_failure_message: null };
+  if (isUnchanged) {
+    if (pool.failures > 0) await updatePool(tx, pool, retry);
+    return;
+  }
   await updatePool(tx, pool, {
     ...wanted,
     updated_at: at,
-    // A refill that failed may work now.
-    next_refill_at: at,
-    failures: 0,
-    last_failure_message: null,
+    ...retry,
     ...(isSame ? {} : { image_digest: null }),
   });
   const payload = { pool_id: pool.id, name: pool.name, before: stateOf(pool), after: stateOf(wanted) };

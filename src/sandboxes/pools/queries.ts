@@ -22,6 +22,8 @@ export interface PoolRow {
   size: number;
   most: number | null;
   image_digest: string | null;
+  /** When members were last replaced because the digest of a started one was another. Null: never. */
+  image_moved_at: Instant | null;
   tag_checked_at: Instant;
   created_at: Instant;
   updated_at: Instant;
@@ -37,10 +39,17 @@ interface PoolCounts {
 }
 
 const COLUMNS = `p.org_id, p.id, p.name, p.request::text, p.run_spec::text, p.spec::text, p.runtime, p.size, p.most,
-  p.image_digest, p.tag_checked_at, p.created_at, p.updated_at, p.next_refill_at, p.failures, p.last_failure_message`;
+  p.image_digest, p.image_moved_at, p.tag_checked_at, p.created_at, p.updated_at, p.next_refill_at, p.failures, p.last_failure_message`;
 
-/** A member with another image than the pool is replaced, so no create takes it. */
-const IS_CURRENT = '(p.image_digest is null or s.image_digest is not distinct from p.image_digest)';
+/** A member with another image than the pool is replaced, so no create takes it. Some engines tell no digest. */
+const IS_CURRENT = '(p.image_digest is null or s.image_digest is null or s.image_digest = p.image_digest)';
+
+/**
+ * A member close to its end may end before the create has it. The margin is a minute, and less of a short run: all of
+ * it would be within a minute of its end.
+ */
+const ENDS_SOON = `exists (select from runs r where r.org_id = s.org_id and r.id = s.run_id
+  and r.started_at + make_interval(secs => r.max_duration_secs - least(60, r.max_duration_secs / 10.0)) <= $3)`;
 
 const COUNTS = `(select count(*)::int from sandboxes s where s.org_id = p.org_id and s.pool_id = p.id and s.removed_at is null
     and s.warm and s.status = 'running' and ${IS_CURRENT}) as ready,
@@ -87,6 +96,15 @@ export async function getPools(
   return rows.map((row) => parsed<CountedPool>(row));
 }
 
+/** Alone: the specification of the pool may be what cannot be read. */
+export async function getFailures(sql: Sql, orgId: string, id: string): Promise<number> {
+  const { rows } = await sql.query<{ failures: number }>(
+    'select failures from pools where org_id = $1 and id = $2',
+    [orgId, id],
+  );
+  return rows[0]?.failures ?? 0;
+}
+
 export async function countPools(sql: Sql, orgId: string): Promise<number> {
   const { rows } = await sql.query<{ count: number }>(
     'select count(*)::int as count from pools where org_id = $1 and removed_at is null',
@@ -115,7 +133,12 @@ export async function insertPool(
   sql: Sql,
   pool: Omit<
     PoolRow,
-    'image_digest' | 'tag_checked_at' | 'next_refill_at' | 'failures' | 'last_failure_message'
+    | 'image_digest'
+    | 'image_moved_at'
+    | 'tag_checked_at'
+    | 'next_refill_at'
+    | 'failures'
+    | 'last_failure_message'
   >,
 ): Promise<void> {
   await sql.query(
@@ -145,6 +168,7 @@ interface PoolChange {
   size?: number;
   most?: number | null;
   image_digest?: string | null;
+  image_moved_at?: Instant | null;
   tag_checked_at?: Instant;
   updated_at?: Instant;
   refilled_at?: Instant;
@@ -242,6 +266,7 @@ export async function lockReady(
        where s.org_id = $1 and s.pool_id = $2 and s.removed_at is null and s.warm and s.status = 'running'
          and s.started_at is not null and s.run_id is not null
          and exists (select from pools p where p.org_id = s.org_id and p.id = s.pool_id and p.removed_at is null and ${IS_CURRENT})
+         and not ${ENDS_SOON}
          and is_worker_live(s.worker_id, $3)
        order by s.started_at limit 1
        for update of s skip locked`,

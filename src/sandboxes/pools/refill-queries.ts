@@ -8,7 +8,8 @@ export interface PoolRef {
 
 /**
  * The pools whose members are not as many and not as new as they should be, in turns: the one that was refilled the
- * longest ago is first. A pool that failed lately waits for its back-off.
+ * longest ago is first. A pool that failed lately waits for its back-off, whatever it lacks: otherwise one that always
+ * fails would be tried again in each pass.
  */
 export async function poolsToTend(
   sql: Sql,
@@ -18,16 +19,17 @@ export async function poolsToTend(
 ): Promise<{ due: PoolRef[]; exist: boolean }> {
   const { rows } = await sql.query<{ org_id: string; id: string; is_due: boolean }>(
     `select p.org_id, p.id,
-       m.ended > 0 or m.stale > 0 or m.live > p.size or (m.newest is not null and m.newest is distinct from p.image_digest)
-         or (p.next_refill_at <= $2 and (m.live < p.size or p.failures > 0)) or q.updated_at > p.refilled_at as is_due
+       p.next_refill_at <= $2 and (m.ended > 0 or m.stale > 0 or m.live <> p.size or p.failures > 0
+         or (m.newest is not null and m.newest is distinct from p.image_digest)
+         or q.updated_at > p.refilled_at) as is_due
      from pools p
      join quotas q on q.org_id = p.org_id
      cross join lateral (
        select count(*) filter (where s.status in ('starting', 'running')) as live,
          count(*) filter (where s.status not in ('starting', 'running')) as ended,
-         count(*) filter (where s.status = 'running' and p.image_digest is not null
-           and s.image_digest is distinct from p.image_digest) as stale,
-         (array_agg(s.image_digest order by s.started_at desc) filter (where s.status = 'running'))[1] as newest
+         count(*) filter (where s.status = 'running' and s.image_digest <> p.image_digest) as stale,
+         (array_agg(s.image_digest order by s.started_at desc) filter (where s.status = 'running'
+           and s.started_at is not null and s.image_digest is not null))[1] as newest
        from sandboxes s
        where s.org_id = p.org_id and s.pool_id = p.id and s.removed_at is null and s.warm
      ) m
@@ -55,10 +57,9 @@ export async function readStarts(sql: Sql, { orgId, poolId }: PoolRef, runtime: 
   const { rows } = await sql.query<Starts & Record<string, unknown>>(
     `select (select count(*)::int from sandboxes s where s.org_id = $1 and s.pool_id = $2 and s.removed_at is null
          and s.warm and s.status = 'starting') as "ofPool",
-       (select count(*)::int from sandboxes s where s.org_id = $1 and s.pool_id is not null and s.removed_at is null
-         and s.warm and s.status = 'starting') as "ofOrg",
-       (select count(*)::int from sandboxes s where s.pool_id is not null and s.removed_at is null
-         and s.warm and s.status = 'starting' and s.runtime = $3) as "ofAll",
+       (select count(*)::int from sandboxes s where s.org_id = $1 and s.removed_at is null and s.warm
+         and s.status = 'starting') as "ofOrg",
+       (select count(*)::int from sandboxes s where s.removed_at is null and s.warm and s.status = 'starting' and s.runtime = $3) as "ofAll",
        exists (select from sandboxes s where s.status_reason = 'insufficient_capacity' and s.status = 'starting'
          and s.removed_at is null and s.runtime = $3 and not s.warm) as "isShort",
        (select count(*)::int from sandboxes s where s.org_id = $1 and s.pool_id = $2 and s.removed_at is null
@@ -84,7 +85,7 @@ export async function poolsToCheck(sql: Sql, runtime: string, before: Instant): 
 export async function readyOn(sql: Sql, workerId: string): Promise<string[]> {
   const { rows } = await sql.query<{ id: string }>(
     `select s.id from sandboxes s
-     where s.pool_id is not null and s.removed_at is null and s.warm and s.status = 'running' and s.worker_id = $1`,
+     where s.removed_at is null and s.warm and s.status = 'running' and s.worker_id = $1`,
     [workerId],
   );
   return rows.map(({ id }) => id);

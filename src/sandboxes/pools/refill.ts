@@ -4,11 +4,12 @@ import { POOLS } from '../../audit/events/actor.js';
 import { recordEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
 import { announceChange } from '../../db/changes.js';
+import { isUnreachable } from '../../db/pool.js';
 import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { WriteBatch } from '../../db/write-batch.js';
 import { ApiError } from '../../http/errors.js';
 import { randomBase62 } from '../../lib/base62.js';
-import { addMillis, type Instant } from '../../lib/instant.js';
+import { addMillis, microsOf, type Instant } from '../../lib/instant.js';
 import { newId } from '../../lib/uuid.js';
 import { getLimits } from '../../quotas/queries.js';
 import { reserve } from '../../quotas/reserve.js';
@@ -19,7 +20,15 @@ import { nextRunOf } from '../lifecycle/next-run.js';
 import { admittedRun } from '../lifecycle/request-run.js';
 import { insertSandbox } from '../queries.js';
 import { SANDBOX } from '../row.js';
-import { getMembers, lockMember, lockPool, updatePool, type Member, type PoolRow } from './queries.js';
+import {
+  getFailures,
+  getMembers,
+  lockMember,
+  lockPool,
+  updatePool,
+  type Member,
+  type PoolRow,
+} from './queries.js';
 import { poolsToTend, readStarts, type PoolRef, type Starts } from './refill-queries.js';
 import { isSameSpec, memberSpec } from './template.js';
 
@@ -31,6 +40,8 @@ export const STARTS = { ofPool: 4, ofOrg: 6, ofAll: 16 };
 const WAITS_FOR_ROOM_MS = 30_000;
 const FIRST_BACKOFF_MS = 1_000;
 const LONGEST_BACKOFF_MS = 300_000;
+/** Longer than the longest pause, so that a pool whose image never stays the same keeps that pause. */
+const MOVES_AGAIN_MS = 2 * LONGEST_BACKOFF_MS;
 
 /** Brings the pools to their sizes. Returns whether there are any pools. */
 export async function refillPools(ctx: Context, signal: AbortSignal): Promise<boolean> {
@@ -38,9 +49,25 @@ export async function refillPools(ctx: Context, signal: AbortSignal): Promise<bo
   const { due, exist } = await poolsToTend(ctx.pool, ctx.runtime.name, ctx.now(), BATCH);
   for (const ref of due) {
     if (signal.aborted) break;
-    await tendPool(ctx, ref);
+    try {
+      await tendPool(ctx, ref);
+    } catch (error) {
+      if (isUnreachable(error)) throw error;
+      // The pools of others are filled all the same.
+      ctx.log.error({ err: error, ...ref }, 'a pool could not be refilled');
+      await backOff(ctx, ref);
+    }
   }
   return exist;
+}
+
+/** The failed attempt was undone, with the time that puts the pool behind the others. */
+async function backOff(ctx: Context, { orgId, poolId }: PoolRef): Promise<void> {
+  const failures = await getFailures(ctx.pool, orgId, poolId);
+  const at = ctx.now();
+  const message = 'the pool could not be refilled, and is tried again: the log of the service has the error';
+  const change = { refilled_at: at, ...failed({ failures }, message, at) };
+  await updatePool(ctx.pool, { org_id: orgId, id: poolId }, change);
 }
 
 /**
@@ -58,7 +85,8 @@ async function tendPool(ctx: Context, ref: PoolRef): Promise<void> {
     const spec = await changedSpec(ctx, tx, pool);
     const ended = members.filter(({ status }) => status !== 'starting' && status !== 'running');
     const live = members.filter((member) => !ended.includes(member));
-    const isStale = ({ status, image_digest }: Member) => status === 'running' && image_digest !== digest;
+    const isStale = ({ status, image_digest }: Member) =>
+      status === 'running' && image_digest !== null && image_digest !== digest;
     const stale = spec ? live : live.filter(isStale);
     const current = live.filter((member) => !stale.includes(member));
     // Members that start go first: they cost the least.
@@ -82,7 +110,10 @@ async function tendPool(ctx: Context, ref: PoolRef): Promise<void> {
 }
 
 function newestDigest(members: readonly Member[]): string | undefined {
-  const running = members.filter(({ status, started_at }) => status === 'running' && started_at !== null);
+  const running = members.filter(
+    ({ status, started_at, image_digest }) =>
+      status === 'running' && started_at !== null && image_digest !== null,
+  );
   const [newest] = running.toSorted((a, b) => (a.started_at! < b.started_at! ? 1 : -1));
   return newest?.image_digest ?? undefined;
 }
@@ -110,7 +141,7 @@ function afterMembers(
   { ended, current, digest }: { ended: readonly Member[]; current: readonly Member[]; digest: string | null },
   at: Instant,
 ): Change {
-  const change: Change = digest === pool.image_digest ? {} : { image_digest: digest };
+  const change = moved(pool, digest, at);
   const refused = ended.find(
     ({ status, last_failure_message }) => status === 'failed' && last_failure_message,
   );
@@ -120,7 +151,30 @@ function afterMembers(
   return works ? { ...change, failures: 0, last_failure_message: null } : change;
 }
 
-function failed({ failures }: PoolRow, message: string, at: Instant): Change {
+/**
+ * The nodes of an engine may hold different images of one tag, and then each added member may replace the others. A
+ * digest that moves again doubles the time to the next addition.
+ */
+function moved(pool: PoolRow, digest: string | null, at: Instant): Change {
+  const { image_digest, image_moved_at, failures } = pool;
+  if (digest === image_digest) return {};
+  if (image_digest === null) return { image_digest: digest };
+  const change = { image_digest: digest, image_moved_at: at };
+  const sinceMs =
+    image_moved_at === null ? Infinity : Number(microsOf(at) - microsOf(image_moved_at)) / 1_000;
+  if (sinceMs > MOVES_AGAIN_MS) return change;
+  const pause = Math.min(Math.max(FIRST_BACKOFF_MS, Math.ceil(2 * sinceMs)), LONGEST_BACKOFF_MS);
+  return {
+    ...change,
+    // The first refill after the pause clears the message.
+    failures: Math.max(1, failures),
+    last_failure_message:
+      'started sandboxes had different digests of the image: the pool waits longer before it replaces more',
+    next_refill_at: addMillis(at, pause),
+  };
+}
+
+function failed({ failures }: Pick<PoolRow, 'failures'>, message: string, at: Instant): Change {
   const pause = Math.min(FIRST_BACKOFF_MS * 2 ** Math.min(failures, 20), LONGEST_BACKOFF_MS);
   return { failures: failures + 1, last_failure_message: message, next_refill_at: addMillis(at, pause) };
 }

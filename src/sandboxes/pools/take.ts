@@ -1,3 +1,4 @@
+import { isNarrowed } from '../../access/access.js';
 import type { Caller } from '../../access/caller.js';
 import { recordEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
@@ -28,6 +29,13 @@ export interface Found {
 }
 
 export const NOT_ASKED: Found = { source: null };
+
+/** Pools belong to the whole organization, so a key that is limited to labels learns nothing of them. */
+export function shownSource({ access }: Caller, source: SandboxSource | null): SandboxSource | null {
+  return source && isNarrowed(access)
+    ? { start: source.start, pool: null, reason: null, differs: [] }
+    : source;
+}
 
 /** Locks a ready sandbox that can be given to the create, or says why there is none. */
 export async function findReady(
@@ -85,12 +93,13 @@ export async function takeReady(
   const start = { ephemeral, at, isCounted: ephemeral === member.ephemeral };
   const limits = await reserve(ctx, tx, caller, { start });
   checkSize(limits, runSpec);
-  const row = { ...member, name, slug, ephemeral, created_at: at, spec, source };
+  const shown = shownSource(caller, source);
+  const row = { ...member, name, slug, ephemeral, created_at: at, spec, source: shown };
   await tx.query(
     `update sandboxes set name = $3, slug = $4, ephemeral = $5, created_at = $6, changed_at = $6, spec = $7, run_spec = $8,
        source = $9, warm = false
      where org_id = $1 and id = $2`,
-    [orgId, id, name, slug, ephemeral, at, encodeSpec(spec), stringifyExact(runSpec), JSON.stringify(source)],
+    [orgId, id, name, slug, ephemeral, at, encodeSpec(spec), stringifyExact(runSpec), JSON.stringify(shown)],
   );
   await tx.query('update sandboxes set spec_format = $3 where org_id = $1 and id = $2', [
     orgId,
@@ -116,7 +125,7 @@ export async function takeReady(
       status: 'running',
       reason: 'requested',
       source: 'warm',
-      pool: source!.pool,
+      ...(shown?.pool ? { pool: shown.pool } : {}),
       run_id,
       started_at: shortInstant(started_at),
     },

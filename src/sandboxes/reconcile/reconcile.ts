@@ -2,8 +2,8 @@ import { RECONCILER } from '../../audit/events/actor.js';
 import type { Context } from '../../context.js';
 import { isUnreachable } from '../../db/pool.js';
 import { inTransaction, type EventSql } from '../../db/transaction.js';
-import { microsOf } from '../../lib/instant.js';
-import { touchRuns } from '../../runs/queries.js';
+import { microsOf, type Instant } from '../../lib/instant.js';
+import { readRunTimes, touchRuns } from '../../runs/queries.js';
 import { NoRoomError, StartRefusedError, type Holding } from '../../engine/runtime.js';
 import type { RunSecrets, RunSpec } from '../../spec/run-spec.js';
 import { openSecrets } from '../../secrets/secrets.js';
@@ -339,9 +339,7 @@ export class Reconciler {
 
   private async expire(term: Term, row: ReconcileRow): Promise<void> {
     const { ctx } = this;
-    const { maxDurationSecs, startedAt, wanted } = row;
-    if (wanted.status !== 'running' || maxDurationSecs === null || startedAt === null) return;
-    if (microsOf(ctx.now()) - microsOf(startedAt) < BigInt(maxDurationSecs) * 1_000_000n) return;
+    if (row.wanted.status !== 'running' || !isOver(row, ctx.now())) return;
     await this.endRun(term, row, 'max_duration_exceeded');
   }
 
@@ -353,8 +351,16 @@ export class Reconciler {
     await this.inTerm(term, async (tx) => {
       const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, orWarm: true });
       if (sandbox?.status !== 'running' || sandbox.run_id !== wanted.runId) return;
+      if (reason === 'max_duration_exceeded' && !(await this.isOverNow(tx, orgId, wanted.runId))) return;
       await requestStop(tx, sandbox, RECONCILER, reason, this.ctx.now());
     });
+  }
+
+  /** A create may have taken the run from a pool since the pass read it, and with it a later end. */
+  private async isOverNow(tx: EventSql, orgId: string, runId: string | null): Promise<boolean> {
+    const [run] = runId === null ? [] : await readRunTimes(tx, [{ orgId, runId }]);
+    if (!run) return false;
+    return isOver({ maxDurationSecs: run.max_duration_secs, startedAt: run.started_at }, this.ctx.now());
   }
 
   /** Shows which starts wait for room in the engine. */
@@ -394,4 +400,12 @@ export class Reconciler {
     if (running.length > 0) await touchRuns(this.ctx.pool, running, this.ctx.now());
     this.lastTouch = performance.now();
   }
+}
+
+function isOver(
+  { maxDurationSecs, startedAt }: Pick<ReconcileRow, 'maxDurationSecs' | 'startedAt'>,
+  at: Instant,
+): boolean {
+  if (maxDurationSecs === null || startedAt === null) return false;
+  return microsOf(at) - microsOf(startedAt) >= BigInt(maxDurationSecs) * 1_000_000n;
 }

@@ -287,6 +287,10 @@ describe('a pool', () => {
       query: running,
       key,
     });
-    expect([body.source.start, body.spec.labels]).toEqual(['warm', { team: 'a' }]);
+    const start = { pool: null, reason: null, differs: [] };
+    expect([body.source, body.spec.labels]).toEqual([{ start: 'warm', ...start }, { team: 'a' }]);
+    const cold = { ...smallRequest('cold'), runtime: { user: '1' } };
+    const other = await client.request('POST', '/v1/sandboxes', { body: cold, query: running, key });
+    expect(other.body.source).toEqual({ start: 'cold', ...start });
   });
 });
