@@ -176,6 +176,7 @@ await new Command('bench')
       .option('--rounds <n>', 'number of rounds', count, 12)
       .option('--at-once <n,n>', 'numbers of starts at once', counts, [8, 32])
       .option('--prepared <n>', 'networks that wait for sandboxes', natural, 8)
+      .option('--pool <n>', 'sandboxes that a pool keeps ready', natural, 8)
       .option(...dockerSocketOption())
       .action((options: StartOptions) => start(options)),
   )

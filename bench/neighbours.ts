@@ -95,18 +95,20 @@ export async function openNeighbourhood({
 }: Pick<NeighboursOptions, 'image' | 'dockerSocket'>) {
   const installation = await openInstallation(image === undefined ? undefined : dockerSocket);
   const client = new Client(installation.address, installation.key);
+  let work: UsualWork | undefined;
   const close = async () => {
+    work?.close();
     client.close();
     await installation.close();
   };
   try {
-    const work = await UsualWork.prepare(client, image);
+    const prepared = (work = await UsualWork.prepare(client, image));
     return {
-      work,
+      work: prepared,
       close,
       async measure(attack: string, seconds: number): Promise<Attacked> {
         const attacker = await beginAttack(installation, attack, image);
-        const attacked = await work.measure(seconds);
+        const attacked = await prepared.measure(seconds);
         return { answers: await attacker.end(), attacked };
       },
     };

@@ -14,6 +14,7 @@ export interface StartOptions {
   rounds: number;
   atOnce: number[];
   prepared: number;
+  pool: number;
   dockerSocket: string;
 }
 
@@ -22,7 +23,7 @@ const STEPS = ['running', 'first output', 'next command', 'stop', 'start again',
 type Step = (typeof STEPS)[number];
 
 /** From a request to the first output of a command, beside the engine's own command line and `runc`, in turns. */
-export async function start({ rounds, atOnce, prepared, dockerSocket }: StartOptions): Promise<void> {
+export async function start({ rounds, atOnce, prepared, pool, dockerSocket }: StartOptions): Promise<void> {
   makeImage();
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const watched = join(directory, 'engine.sock');
@@ -36,6 +37,7 @@ export async function start({ rounds, atOnce, prepared, dockerSocket }: StartOpt
   );
   try {
     sides.push(dockerSide(dockerSocket, IMAGE), await runcSide(directory, dockerSocket, IMAGE));
+    if (pool > 0) sides.push(await serviceSide({ ...common, name: 'sandkeep, from a pool', prepared, pool }));
     sides.push(
       await serviceSide({ ...common, name: 'sandkeep', prepared }),
       await serviceSide({ ...common, name: 'sandkeep, nothing prepared', prepared: 0 }),

@@ -1,5 +1,6 @@
 import { channelSide } from '../exec/channel.js';
 import type { Attack, Attacker } from './attack.js';
+import { PreviewClient, SERVER } from './preview.js';
 
 const containers = true;
 
@@ -65,6 +66,16 @@ export const ATTACKS_BY_GUESTS: Record<string, Attack> = {
       });
     },
   },
+  previews: {
+    text: 'requests to its own preview on 64 connections',
+    containers,
+    run: (attacker) => visit(attacker, '/', 64),
+  },
+  'preview downloads': {
+    text: 'downloads from its own preview on 32 connections',
+    containers,
+    run: (attacker) => visit(attacker, '/large', 32),
+  },
   logs: {
     text: 'follows a log that grows without end, on 8 connections',
     containers,
@@ -76,6 +87,13 @@ export const ATTACKS_BY_GUESTS: Record<string, Attack> = {
     run: (attacker) => followLog(attacker, 'yes | head -n 2000000; sleep 1000000'),
   },
 };
+
+async function visit(attacker: Attacker, path: string, connections: number): Promise<void> {
+  const preview = await PreviewClient.open(attacker.client, await attacker.create(SERVER));
+  attacker.begin();
+  await attacker.flood(connections, () => preview.get(path, attacker.signal));
+  preview.close();
+}
 
 async function burn(attacker: Attacker, script: string): Promise<string> {
   await attacker.create(['sh', '-c', script], { resources: { vcpus: 1, memory_mib: 512 } });

@@ -28,6 +28,8 @@ export async function openInstallation(dockerSocket: string | undefined): Promis
     '--json',
     '--port',
     '0',
+    '--preview-port',
+    '0',
     '--log-level',
     'error',
     '--data-dir',

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Client } from './client.js';
+import { PreviewClient, SERVER } from './preview.js';
 
 /** The kinds of work whose times are compared. */
-export const KINDS = ['read', 'write', 'file', 'start', 'exec'] as const;
+export const KINDS = ['read', 'write', 'file', 'start', 'exec', 'preview'] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Measured {
@@ -16,13 +17,17 @@ const PATIENCE_MS = 30_000;
 /** No request is due while so many of the same loop are open. */
 const MOST_OPEN = 100;
 
-/** The work of an organization that uses little: reads, writes, files, starts and commands at a fixed rate. */
+/**
+ * The work of an organization that uses little: reads, writes, files, starts, commands and requests to a preview, at a
+ * fixed rate.
+ */
 export class UsualWork {
   private constructor(
     private readonly client: Client,
     private readonly image: string | undefined,
     private readonly sandbox: string,
     private readonly volume: string,
+    private readonly preview: PreviewClient | undefined,
   ) {}
 
   /** `image`: sandboxes are containers of this image, and commands run in one of them. */
@@ -34,9 +39,10 @@ export class UsualWork {
     const sandbox = await client.json<{ id: string }>(
       'POST',
       '/v1/sandboxes?start=true&wait_for=running',
-      specOf(image, ['sleep', '1000000']),
+      specOf(image, image === undefined ? ['sleep', '1000000'] : SERVER),
     );
-    const work = new UsualWork(client, image, sandbox.id, volume.id);
+    const preview = image === undefined ? undefined : await PreviewClient.open(client, sandbox.id);
+    const work = new UsualWork(client, image, sandbox.id, volume.id, preview);
     await work.writeFile();
     return work;
   }
@@ -44,7 +50,7 @@ export class UsualWork {
   /** A request without an answer within half a minute is an error. */
   async measure(seconds: number): Promise<Measured> {
     const measured: Measured = {
-      times: { read: [], write: [], file: [], start: [], exec: [] },
+      times: { read: [], write: [], file: [], start: [], exec: [], preview: [] },
       errors: [],
     };
     const until = performance.now() + seconds * 1000;
@@ -62,10 +68,20 @@ export class UsualWork {
             repeat(measured, 'exec', until, 250, () =>
               this.expect('POST', `/v1/sandboxes/${this.sandbox}/exec`, { cmd: 'true' }),
             ),
+            repeat(measured, 'preview', until, 100, () => this.visit()),
           ]),
     ];
     await Promise.all(loops);
     return measured;
+  }
+
+  close(): void {
+    this.preview?.close();
+  }
+
+  private async visit(): Promise<void> {
+    const { status } = await this.preview!.get('/');
+    if (status !== 200) throw new Error(`GET / of the preview: ${status}`);
   }
 
   private async createAndDelete(): Promise<void> {

@@ -10,6 +10,8 @@ interface ServiceOptions {
   socket: string;
   image: string;
   prepared: number;
+  /** The size of a pool that creates take from. */
+  pool?: number;
   /** More fields of each create. */
   spec?: object;
 }
@@ -24,6 +26,7 @@ export async function serviceSide({
   socket,
   image,
   prepared,
+  pool = 0,
   spec,
 }: ServiceOptions): Promise<Side> {
   const own = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
@@ -40,7 +43,7 @@ export async function serviceSide({
   const program = join(PACKAGE_ROOT, 'bin', 'sandkeep');
   const server = await startServer([program, 'serve', ...own, ...engine, ...bounds, ...place]);
   const call = async (method: string, path: string, body?: object) => {
-    const response = await fetch(`http://${server.host}:${server.port}/v1/sandboxes${path}`, {
+    const response = await fetch(`http://${server.host}:${server.port}/v1${path}`, {
       method,
       headers: { authorization: `Bearer ${server.key}`, 'content-type': 'application/json' },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -49,26 +52,35 @@ export async function serviceSide({
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${JSON.stringify(answer)}`);
     return answer;
   };
+  const common = {
+    image: { type: 'oci', reference: image },
+    pull_policy: 'never',
+    resources: { vcpus: 1, memory_mib: 64 },
+  };
+  if (pool > 0) await call('PUT', '/pools/bench', { ...common, size: pool });
   return {
     name: side,
     async start(name) {
-      const { id, status } = (await call('POST', '?start=true&wait_for=running&wait_timeout=60', {
+      const { id, status } = (await call('POST', '/sandboxes?start=true&wait_for=running&wait_timeout=60', {
         name,
-        image: { type: 'oci', reference: image },
-        pull_policy: 'never',
-        resources: { vcpus: 1, memory_mib: 64 },
+        ...common,
         ...spec,
       })) as { id: string; status: string };
       if (status !== 'running') throw new Error(`a sandbox is ${status}`);
       return {
         exec: async () =>
-          checkOutput(String((await call('POST', `/${id}/exec`, { cmd: 'echo', args: [WORD] }))['stdout'])),
-        stop: async () => void (await call('POST', `/${id}/stop?wait_for=stopped`)),
-        again: async () => void (await call('POST', `/${id}/start?wait_for=running&wait_timeout=60`)),
-        remove: async () => void (await call('DELETE', `/${id}`)),
+          checkOutput(
+            String((await call('POST', `/sandboxes/${id}/exec`, { cmd: 'echo', args: [WORD] }))['stdout']),
+          ),
+        stop: async () => void (await call('POST', `/sandboxes/${id}/stop?wait_for=stopped`)),
+        again: async () =>
+          void (await call('POST', `/sandboxes/${id}/start?wait_for=running&wait_timeout=60`)),
+        remove: async () => void (await call('DELETE', `/sandboxes/${id}`)),
       };
     },
     async settle() {
+      const isReady = async () => pool === 0 || (await call('GET', '/pools/bench'))['ready'] === pool;
+      while (!(await isReady())) await sleep(SETTLE_MS);
       for (let left = prepared; left >= 0; left -= 1) await sleep(SETTLE_MS);
     },
     close: async () => server.stop(),
