@@ -44,10 +44,17 @@ test("a statement without the organization returns only rows of the caller's org
   let seen = 0;
   for (const table of tables) {
     const ofAll = `select distinct ${idOf(table)} as id from ${table}`;
-    const all = (await service.ctx.pool.query<{ id: string }>(ofAll)).rows.map(({ id }) => id);
+    const readAll = async () => {
+      const { rows } = await service.ctx.pool.query<{ id: string }>(ofAll);
+      return rows.map(({ id }) => id);
+    };
+    const all = await readAll();
     for (const { org } of [victim.client, intruder]) {
       const { rows } = await requests.of(org.id).pool.query<{ id: string }>(ofAll);
-      expect([table, rows.map(({ id }) => id)]).toEqual([table, all.filter((id) => id === org.id)]);
+      // The sealer may write rows meanwhile.
+      const [before, after] = [all, await readAll()].map((ids) => ids.filter((id) => id === org.id));
+      const seenByOrg = rows.map(({ id }) => id);
+      expect([table, seenByOrg]).toEqual([table, seenByOrg.length === before!.length ? before : after]);
     }
     if (all.includes(victim.client.org.id)) seen += 1;
   }
