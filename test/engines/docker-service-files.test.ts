@@ -55,8 +55,9 @@ describeDocker('the files of the service in a sandbox', () => {
   });
 
   test('are in a container of an earlier release, which has a mount for each program', async () => {
-    // With scripts the next start would make another container, because this one has not run.
-    const id = await start({});
+    // With scripts the next start would make another container, because this one has not run. Without a command the
+    // service would open the agent at the start.
+    const id = await start({ cmd: ['sleep', '1000'] });
     await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped' });
     const made = (await containerOf(id))!;
     const { Name, Config, HostConfig } = await made.inspect();
