@@ -57,8 +57,8 @@ async function* samplesOf(
         sandbox = await getMeasured(ctx.pool, orgId, { id });
       }
       const intervalMs = sandbox && sampleIntervalMs(sandbox);
-      // Without its worker's samples this process cannot tell more, and the client connects again to one that can.
-      if (!sandbox?.subject || intervalMs == null || !ctx.use.isSampling) break;
+      // Without the lease this process has no samples, and the client connects again to one that has it.
+      if (!sandbox?.subject || intervalMs == null || !ctx.engineLease.isHeld()) break;
       const use = await ctx.use.sample(sandbox.subject);
       if (use && use.at !== sentAt) {
         sentAt = use.at;
@@ -76,6 +76,6 @@ async function* samplesOf(
   } finally {
     unsubscribe();
   }
-  if (ctx.stopping.aborted || !ctx.use.isSampling) yield RETRY;
+  if (ctx.stopping.aborted || !ctx.engineLease.isHeld()) yield RETRY;
   else if (!signal.aborted) yield 'event: end\ndata: {}\n\n';
 }
