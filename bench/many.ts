@@ -6,10 +6,10 @@ import { freemem, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
 import { networkNames } from '../src/engines/docker/network/pause-container.js';
-import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { sleep } from '../src/lib/sleep.js';
+import { serveOnDocker } from './docker-service.js';
 import { Client } from './neighbours/client.js';
-import { cpuMicros, ownMib, startServer } from './speed/processes.js';
+import { cpuMicros, ownMib } from './speed/processes.js';
 
 export interface ManyOptions {
   sandboxes: number;
@@ -20,7 +20,6 @@ export interface ManyOptions {
   dockerSocket: string;
 }
 
-const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 const ROWS = 11;
 const LIST_EVERY_MS = 200;
 const BURST_MS = 3_000;
@@ -36,20 +35,8 @@ interface Timed {
 export async function many(options: ManyOptions): Promise<void> {
   const { sandboxes, atOnce, image, minutes, dockerSocket } = options;
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const place = ['--docker-socket', dockerSocket, '--data-dir', directory];
-  const fixed = [
-    '--json',
-    '--port',
-    '0',
-    '--preview-port',
-    '0',
-    '--log-level',
-    'error',
-    '--runtime',
-    'docker',
-  ];
   const wide = ['--rate-limit', '1000000', '--capacity-vcpus', '100000', '--capacity-memory-mib', '1000000'];
-  const server = await startServer([PROGRAM, 'serve', ...fixed, ...wide, ...place]);
+  const server = await serveOnDocker(dockerSocket, directory, wide);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const begun = performance.now();
   const starts: Timed[] = [];
@@ -137,9 +124,8 @@ export async function many(options: ManyOptions): Promise<void> {
     await listing;
   } finally {
     over.abort();
-    await server.stop();
     const at = performance.now();
-    execFileSync(process.execPath, [PROGRAM, 'uninstall', '--yes', ...place], { stdio: 'pipe' });
+    await server.stop();
     console.log(`removed in ${((performance.now() - at) / 1_000).toFixed(0)} s`);
     rmSync(directory, { recursive: true, force: true });
   }

@@ -1,5 +1,5 @@
 import Docker from 'dockerode';
-import { execFile, execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,10 +8,11 @@ import { table } from '../src/cli/table.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { sleep } from '../src/lib/sleep.js';
 import { makeBases, NODE_BASE } from '../test/support/container-image.js';
+import { serveOnDocker } from './docker-service.js';
 import { median } from './median.js';
 import { call } from './previews/call.js';
 import { startNginx } from './previews/nginx.js';
-import { cpuMicros, startServer } from './speed/processes.js';
+import { cpuMicros } from './speed/processes.js';
 
 export interface PreviewsOptions {
   rounds: number;
@@ -35,7 +36,6 @@ interface Figures {
   cpuMicrosPerRequest: number[];
 }
 
-const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 const LOAD = readFileSync(join(PACKAGE_ROOT, 'bench/network/load.mjs'), 'utf8');
 const SERVER = readFileSync(join(PACKAGE_ROOT, 'bench/previews/server.mjs'), 'utf8');
 const PORT = 8_000;
@@ -48,19 +48,7 @@ export async function previews({ rounds, seconds, dockerSocket }: PreviewsOption
   makeBases();
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const unlimited = ['--sandbox-bandwidth-mbits', '0'];
-  const place = ['--docker-socket', dockerSocket, '--data-dir', join(directory, 'data')];
-  const fixed = [
-    '--json',
-    '--port',
-    '0',
-    '--preview-port',
-    '0',
-    '--log-level',
-    'error',
-    '--runtime',
-    'docker',
-  ];
-  const server = await startServer([PROGRAM, 'serve', ...fixed, ...unlimited, ...place]);
+  const server = await serveOnDocker(dockerSocket, join(directory, 'data'), unlimited);
   try {
     const { id } = await call(server, 'POST', '/v1/sandboxes?start=true&wait_for=running', {
       name: 'bench',
@@ -100,7 +88,6 @@ export async function previews({ rounds, seconds, dockerSocket }: PreviewsOption
     await call(server, 'DELETE', `/v1/sandboxes/${id}`);
   } finally {
     await server.stop();
-    execFileSync(process.execPath, [PROGRAM, 'uninstall', '--yes', ...place], { stdio: 'pipe' });
     rmSync(directory, { recursive: true, force: true });
   }
 }

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
@@ -10,7 +9,8 @@ import { table } from '../../src/cli/table.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { makeBases, NODE_BASE } from '../../test/support/container-image.js';
-import { startServer, type Server } from '../speed/processes.js';
+import { serveOnDocker } from '../docker-service.js';
+import type { Server } from '../speed/processes.js';
 import { call } from './call.js';
 
 export interface TransferOptions {
@@ -27,7 +27,6 @@ interface Preview {
   token: string;
 }
 
-const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 const SERVER = readFileSync(join(PACKAGE_ROOT, 'bench/previews/transfers-server.mjs'), 'utf8');
 const MIB = 1_048_576;
 
@@ -35,19 +34,8 @@ const MIB = 1_048_576;
 export async function transfers(options: TransferOptions): Promise<void> {
   makeBases();
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const place = ['--docker-socket', options.dockerSocket, '--data-dir', join(directory, 'data')];
-  const fixed = [
-    '--json',
-    '--port',
-    '0',
-    '--preview-port',
-    '0',
-    '--log-level',
-    'error',
-    '--runtime',
-    'docker',
-  ];
-  const server = await startServer([PROGRAM, 'serve', ...fixed, '--sandbox-bandwidth-mbits', '0', ...place]);
+  const unlimited = ['--sandbox-bandwidth-mbits', '0'];
+  const server = await serveOnDocker(options.dockerSocket, join(directory, 'data'), unlimited);
   try {
     const { id } = await call(server, 'POST', '/v1/sandboxes?start=true&wait_for=running', {
       name: 'transfers',
@@ -74,7 +62,6 @@ export async function transfers(options: TransferOptions): Promise<void> {
     await call(server, 'DELETE', `/v1/sandboxes/${id}`);
   } finally {
     await server.stop();
-    execFileSync(process.execPath, [PROGRAM, 'uninstall', '--yes', ...place], { stdio: 'pipe' });
     rmSync(directory, { recursive: true, force: true });
   }
 }

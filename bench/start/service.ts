@@ -1,7 +1,6 @@
 import { join } from 'node:path';
-import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
-import { startServer } from '../speed/processes.js';
+import { serveOnDocker } from '../docker-service.js';
 import { checkOutput, WORD, type Side } from './side.js';
 
 interface ServiceOptions {
@@ -29,19 +28,10 @@ export async function serviceSide({
   pool = 0,
   spec,
 }: ServiceOptions): Promise<Side> {
-  const own = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
-  const engine = [
-    '--runtime',
-    'docker',
-    '--docker-socket',
-    socket,
-    '--docker-prepared-networks',
-    `${prepared}`,
-  ];
+  const networks = ['--docker-prepared-networks', `${prepared}`];
   const bounds = ['--rate-limit', '1000000', '--capacity-vcpus', '1000'];
-  const place = ['--data-dir', join(directory, side.replaceAll(/\W+/g, '-'))];
-  const program = join(PACKAGE_ROOT, 'bin', 'sandkeep');
-  const server = await startServer([program, 'serve', ...own, ...engine, ...bounds, ...place]);
+  const data = join(directory, side.replaceAll(/\W+/g, '-'));
+  const server = await serveOnDocker(socket, data, [...networks, ...bounds]);
   const call = async (method: string, path: string, body?: object) => {
     const response = await fetch(`http://${server.host}:${server.port}/v1${path}`, {
       method,

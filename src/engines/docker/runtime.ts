@@ -36,7 +36,7 @@ import { isGatewayHolder } from './network/gateway/holder-container.js';
 import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { DirectPorts } from './ports/direct-ports.js';
-import type { ContainerProcess } from './ports/port-program.js';
+import type { ContainerProcess } from './container-namespace.js';
 import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
 import { ContainerStarts } from './start-container.js';
 import { findContainer, type DockerOptions, type DockerParts } from './parts.js';

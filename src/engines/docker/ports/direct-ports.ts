@@ -4,7 +4,8 @@ import { ConnectError } from '../../../engine/connect-error.js';
 import type { PortPlace } from '../../../engine/runtime.js';
 import { Slots } from '../../../fairness/slots.js';
 import { ApiError } from '../../../http/errors.js';
-import { PortProgram, ProgramEndedError, type ContainerProcess } from './port-program.js';
+import type { ContainerProcess } from '../container-namespace.js';
+import { PortProgram, ProgramEndedError } from './port-program.js';
 
 /** A program without a connection for so long ends. */
 const IDLE_MS = 60_000;

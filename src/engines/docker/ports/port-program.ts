@@ -1,10 +1,10 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { closeSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { ConnectError } from '../../../engine/connect-error.js';
 import { PACKAGE_ROOT } from '../../../lib/package-root.js';
+import { checkGroup, withContainerNamespace, type ContainerProcess } from '../container-namespace.js';
 
 /** The build for the processor of this machine, where the engine is too. */
 export const CONNECT = join(
@@ -19,13 +19,6 @@ const READY_MS = 5_000;
 const LAST_ID = 0xffff_ffff;
 /** Its descriptor in the program, behind the channel of Node. */
 const NAMESPACE = 4;
-
-/** A running container on this machine. */
-export interface ContainerProcess {
-  containerId: string;
-  /** The number of its process 1. */
-  pid: number;
-}
 
 /** The program of the sandbox has ended: with the sandbox, with its use, or because somebody killed it. */
 export class ProgramEndedError extends Error {}
@@ -53,21 +46,13 @@ export class PortProgram {
 
   /** Throws where this machine does not show the process, or the service may not enter its namespace. */
   static async start(container: ContainerProcess, user: number): Promise<PortProgram> {
-    // The descriptor pins the namespace, so the check of the process after it is valid.
-    const namespace = openSync(`/proc/${container.pid}/ns/net`, 'r');
-    let program: PortProgram;
-    let ready: Promise<void>;
-    try {
-      checkGroup(container);
-      if (fstatSync(namespace).ino === statSync('/proc/self/ns/net').ino) {
-        throw new Error("the sandbox is in the service's own network namespace");
-      }
-      let noteReady!: () => void;
-      ready = new Promise((resolve) => (noteReady = resolve));
-      program = new PortProgram(namespace, container.pid, user, noteReady);
-    } finally {
-      closeSync(namespace);
-    }
+    let noteReady!: () => void;
+    const ready = new Promise<void>((resolve) => (noteReady = resolve));
+    const program = await withContainerNamespace(
+      container,
+      'net',
+      (namespace) => new PortProgram(namespace, container.pid, user, noteReady),
+    );
     try {
       await program.untilReady(ready);
       // Now the program watches the process. Until here its number may have become another process.
@@ -187,10 +172,4 @@ export class PortProgram {
     for (const { reject } of this.waiting.values()) reject(failure);
     for (const socket of this.sockets) socket.destroy(new Error('the sandbox has stopped'));
   }
-}
-
-/** The kernel reuses numbers, and a remote engine has others. A sandbox cannot leave its control group. */
-function checkGroup({ pid, containerId }: ContainerProcess): void {
-  if (readFileSync(`/proc/${pid}/cgroup`, 'latin1').includes(containerId)) return;
-  throw new Error('the service does not see the processes of the engine');
 }
