@@ -1,5 +1,6 @@
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { startServer, type Server } from './speed/processes.js';
 
@@ -18,8 +19,8 @@ export async function serveOnDocker(
     ...server,
     async stop() {
       await server.stop();
-      // Containers outlive the service.
-      execFileSync(process.execPath, [program, 'uninstall', '--yes', ...place], { stdio: 'pipe' });
+      // Containers outlive the service. The socket of the engine may be one of this process.
+      await promisify(execFile)(process.execPath, [program, 'uninstall', '--yes', ...place]);
     },
   };
 }

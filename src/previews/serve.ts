@@ -4,6 +4,7 @@ import { ServerResponse, type IncomingMessage } from 'node:http';
 import { constants } from 'node:http2';
 import type { Socket } from 'node:net';
 import { peerOf, proxiesOf, type TrustedProxies } from '../http/client-address.js';
+import type { Pace } from '../fairness/pace.js';
 import { ApiError } from '../http/errors.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import type { Meters } from '../lib/meters.js';
@@ -19,6 +20,7 @@ import { forwardUpgrade, protocolOf, refuseBody, type UpgradeSocket } from './pr
 import { Upstreams } from './proxy/upstreams.js';
 import { passOn } from './pass-on.js';
 import { readHost } from './read-host.js';
+import { StreamTurns } from './stream-turns.js';
 import { ServerWaits } from './wake/server-waits.js';
 import {
   RESERVED_PATH,
@@ -40,6 +42,8 @@ export interface ServingParts {
   proxies: TrustedProxies;
   limits: PreviewLimits;
   meters: Meters;
+  /** Undefined: streams of organizations have no shares of time. */
+  pace?: Pace | undefined;
 }
 
 /** The record of a request for metrics and the log. */
@@ -59,11 +63,13 @@ export class Serving {
   private readonly upstreams: Upstreams;
   private readonly grpc: GrpcUpstreams;
   private readonly servers: ServerWaits;
+  private readonly turns: StreamTurns;
   /** Connections with a malformed request. They close after its answer. */
   private readonly refused = new WeakSet<object>();
 
   constructor(private readonly parts: ServingParts) {
     this.bounds = new Bounds(parts.limits);
+    this.turns = new StreamTurns(parts.pace);
     this.upstreams = new Upstreams(parts.openPort);
     this.grpc = new GrpcUpstreams(this.upstreams);
     this.servers = new ServerWaits((target) => this.upstreams.connect(target));
@@ -168,13 +174,17 @@ export class Serving {
     const kind = protocol === undefined ? 'request' : 'upgraded';
     const release = this.bounds.enterSandbox(target);
     meters.previewOpened(kind, 1);
+    const turn = this.turns.of(target.orgId);
     const exchange: Exchange = {
       request,
       response,
       target,
       sender,
       signal,
-      moved: (direction, bytes) => meters.previewMoved(direction, bytes),
+      moved: (direction, bytes) => {
+        meters.previewMoved(direction, bytes);
+        return turn(bytes);
+      },
       connected: () => (visit.addedSecs ??= (performance.now() - began) / 1_000),
     };
     // A listener of its own marks the grant as used, also while the request is parked behind a combined signal.

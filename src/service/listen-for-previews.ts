@@ -50,6 +50,7 @@ export async function listenForPreviews(
     proxies,
     limits: PREVIEW_LIMITS,
     meters: ctx.meters,
+    pace: ctx.pace,
   });
   const listener = new PreviewListener(
     { log, limits, proxies, certificate },

@@ -1,8 +1,8 @@
 import type { Readable, Writable } from 'node:stream';
 
 interface Watch {
-  /** Gets the number of the bytes of each chunk. */
-  moved(this: void, bytes: number): void;
+  /** Gets the number of the bytes of each chunk. Returns the wait for the next chunk, if any. */
+  moved(this: void, bytes: number): Promise<void> | undefined;
   /** The sink has accepted nothing for `stallMs`. */
   stalled(this: void): void;
   stallMs: number;
@@ -14,12 +14,21 @@ interface Watch {
  */
 export function copy(source: Readable, sink: Writable, { moved, stalled, stallMs }: Watch): () => void {
   let timer: NodeJS.Timeout | undefined;
+  let isOver = false;
   const pass = (chunk: Buffer) => {
-    moved(chunk.length);
-    if (sink.write(chunk)) return;
-    source.pause();
-    timer = setTimeout(stalled, stallMs);
+    const wait = moved(chunk.length);
+    const accepts = sink.write(chunk);
     // Most answers are never paused.
+    if (wait) {
+      source.pause();
+      void wait.then(() => !isOver && (sink.writableNeedDrain ? awaitDrain() : goOn()));
+    } else if (!accepts) {
+      source.pause();
+      awaitDrain();
+    }
+  };
+  const awaitDrain = () => {
+    timer = setTimeout(stalled, stallMs);
     sink.once('drain', goOn);
   };
   const goOn = () => {
@@ -27,6 +36,7 @@ export function copy(source: Readable, sink: Writable, { moved, stalled, stallMs
     source.resume();
   };
   const end = () => {
+    isOver = true;
     clearTimeout(timer);
     source.off('data', pass);
     sink.off('drain', goOn);

@@ -9,8 +9,8 @@ export interface Exchange {
   sender: Sender;
   /** Aborts when the grant ends, or the client has left. */
   signal: AbortSignal;
-  /** Called for each chunk. `in`: from the client. */
-  moved(this: void, direction: 'in' | 'out', bytes: number): void;
+  /** Called for each chunk. `in`: from the client. Returns the wait for the next chunk, if any. */
+  moved(this: void, direction: 'in' | 'out', bytes: number): Promise<void> | undefined;
   /** The request has a connection to the sandbox. */
   connected(this: void): void;
 }

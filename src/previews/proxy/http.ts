@@ -118,7 +118,7 @@ class Attempt {
 
   private readonly moved: Exchange['moved'] = (direction, bytes) => {
     this.silence?.refresh();
-    this.exchange.moved(direction, bytes);
+    return this.exchange.moved(direction, bytes);
   };
 
   private readonly abandon = (): void => {

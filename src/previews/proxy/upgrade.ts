@@ -147,7 +147,7 @@ function join(
   ];
   for (const { from, to, direction } of pairs) {
     if (from.head.length > 0) {
-      moved(direction, from.head.length);
+      void moved(direction, from.head.length);
       to.socket.write(from.head);
     }
     copy(from.socket, to.socket, {
