@@ -248,7 +248,9 @@ await new Command('bench')
   )
   .addCommand(
     new Command('network')
-      .description('TLS out of a sandbox: direct, spliced and decrypted by the gateway, and by mitmproxy')
+      .description(
+        'TLS out of a sandbox: direct, spliced and decrypted by the gateway; by HAProxy and mitmproxy',
+      )
       .option('--rounds <n>', 'number of rounds', count, 5)
       .option('--seconds <n>', 'duration of each measurement', positive, 2)
       .option('--bandwidth <n>', 'limit of each sandbox in Mbit/s; 0: none', natural, 0)

@@ -8,8 +8,10 @@ import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { CLIENTS, makeClientImage } from '../test/support/internet/client-image.js';
 import { Internet } from '../test/support/internet/internet.js';
 import { median } from './median.js';
-import { startMitmproxy, type Mitmproxy } from './network/mitmproxy.js';
+import { startHaproxy } from './network/haproxy.js';
+import { startMitmproxy } from './network/mitmproxy.js';
 import { makePaths, type Path } from './network/paths.js';
+import type { Proxy } from './network/proxy.js';
 import { cpuMicros, startServer } from './speed/processes.js';
 
 export interface NetworkOptions {
@@ -38,7 +40,7 @@ interface Figures {
   handshakes: number[];
 }
 
-/** Requests and downloads over TLS by each way out of a sandbox, and by mitmproxy, in turns. */
+/** Requests and downloads over TLS by each way out of a sandbox, and by other proxies, in turns. */
 export async function network({
   rounds,
   seconds,
@@ -52,9 +54,11 @@ export async function network({
     program: join(PACKAGE_ROOT, 'dist/bench/network/origin.js'),
   });
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  let proxy: Mitmproxy | undefined;
+  let mitmproxy: Proxy | undefined;
+  let haproxy: Proxy | undefined;
   try {
-    proxy = await startMitmproxy(internet, directory);
+    mitmproxy = await startMitmproxy(internet, directory);
+    haproxy = await startHaproxy(internet, directory);
     const server = await startServer([
       PROGRAM,
       'serve',
@@ -79,7 +83,8 @@ export async function network({
       docker: new Docker({ socketPath }),
       internet,
       host: HOST,
-      proxy,
+      mitmproxy,
+      haproxy,
       image: CLIENTS,
     });
     try {
@@ -91,7 +96,8 @@ export async function network({
       execFileSync(process.execPath, [PROGRAM, 'uninstall', '--yes', ...place], { stdio: 'pipe' });
     }
   } finally {
-    await proxy?.stop();
+    await haproxy?.stop();
+    await mitmproxy?.stop();
     await internet.close();
     rmSync(directory, { recursive: true, force: true });
   }

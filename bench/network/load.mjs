@@ -1,6 +1,6 @@
 // Requests over TLS, from inside a sandbox, or over HTTP to an address (`plain`). Plain JavaScript, because a Node there
 // runs its text. The argument is JSON:
-// { host, proxy?: { host, port }, plain?: { host, port }, header, measure: 'requests', connections, seconds }, or
+// { host, proxy?: { host, port, to? }, plain?: { host, port }, header, measure: 'requests', connections, seconds }, or
 // { host, …, measure: 'download', bytes }, or { host, …, measure: 'connections', seconds }. It prints JSON.
 import { once } from 'node:events';
 import { connect as connectTcp } from 'node:net';
@@ -19,9 +19,12 @@ async function open() {
   if (task.proxy) {
     const tcp = connectTcp({ ...task.proxy, noDelay: true });
     await once(tcp, 'connect');
-    tcp.write(`CONNECT ${task.proxy.to}:443 HTTP/1.1\r\nhost: ${task.host}:443\r\n\r\n`);
-    const [answer] = await once(tcp, 'data');
-    if (!String(answer).startsWith('HTTP/1.1 200')) throw new Error(`the proxy answered ${answer}`);
+    // A proxy without `to` passes each connection on to its own server.
+    if (task.proxy.to) {
+      tcp.write(`CONNECT ${task.proxy.to}:443 HTTP/1.1\r\nhost: ${task.host}:443\r\n\r\n`);
+      const [answer] = await once(tcp, 'data');
+      if (!String(answer).startsWith('HTTP/1.1 200')) throw new Error(`the proxy answered ${answer}`);
+    }
     socket = connectTls({ socket: tcp, servername: task.host, rejectUnauthorized: false });
   } else {
     const options = { host: task.host, port: 443, servername: task.host, noDelay: true };

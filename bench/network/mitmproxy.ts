@@ -1,29 +1,19 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Internet } from '../../test/support/internet/internet.js';
-
-export interface Mitmproxy {
-  version: string;
-  host: string;
-  port: number;
-  pid: number;
-  stop(): Promise<void>;
-}
+import { untilListening, type Proxy } from './proxy.js';
 
 const CACHE = join(PACKAGE_ROOT, 'node_modules/.cache/mitmproxy');
 const PORT = 8080;
-const START_MS = 20_000;
 
 /**
  * Starts mitmproxy with the work of a gateway: it verifies the certificate of the server and puts a value into a
  * header. Undefined, with a warning: PyPI does not answer.
  */
-export async function startMitmproxy(internet: Internet, directory: string): Promise<Mitmproxy | undefined> {
+export async function startMitmproxy(internet: Internet, directory: string): Promise<Proxy | undefined> {
   const program = install();
   if (program === undefined) return undefined;
   const authority = join(directory, 'authority.pem');
@@ -43,7 +33,7 @@ export async function startMitmproxy(internet: Internet, directory: string): Pro
     { stdio: ['ignore', 'ignore', 'inherit'] },
   );
   const ended = once(child, 'exit');
-  await untilListening(host);
+  await untilListening(host, PORT);
   const version = /Mitmproxy: (\S+)/.exec(execFileSync(program, ['--version'], { encoding: 'utf8' }))![1]!;
   return {
     version,
@@ -67,20 +57,5 @@ function install(): string | undefined {
   } catch (error) {
     console.warn(`mitmproxy is SKIPPED, because it cannot be installed from PyPI: ${String(error)}`);
     return undefined;
-  }
-}
-
-async function untilListening(host: string): Promise<void> {
-  const end = Date.now() + START_MS;
-  for (;;) {
-    const socket = connect({ host, port: PORT });
-    const outcome = await Promise.race([
-      once(socket, 'connect').then(() => true),
-      once(socket, 'error').then(() => false),
-    ]).catch(() => false);
-    socket.destroy();
-    if (outcome) return;
-    if (Date.now() > end) throw new Error(`mitmproxy does not listen on ${host} after ${START_MS / 1_000} s`);
-    await sleep(200);
   }
 }

@@ -8,7 +8,7 @@ import { ExplainedError } from '../../src/lib/explained-error.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Internet } from '../../test/support/internet/internet.js';
 import type { Server } from '../speed/processes.js';
-import type { Mitmproxy } from './mitmproxy.js';
+import type { Proxy } from './proxy.js';
 
 /** A way from a sandbox to the web server. */
 export interface Path {
@@ -24,7 +24,8 @@ interface Surroundings {
   docker: Docker;
   internet: Internet;
   host: string;
-  proxy: Mitmproxy | undefined;
+  mitmproxy: Proxy | undefined;
+  haproxy: Proxy | undefined;
   image: string;
 }
 
@@ -39,7 +40,8 @@ export async function makePaths({
   docker,
   internet,
   host,
-  proxy,
+  mitmproxy,
+  haproxy,
   image,
 }: Surroundings): Promise<Path[]> {
   const api = new Api(server);
@@ -73,15 +75,21 @@ export async function makePaths({
       close: () => api.remove(id),
     });
   }
-  if (proxy) {
-    const via = { host: proxy.host, port: proxy.port, to: internet.address(10) };
+  const through = (name: string, { pid, host: address, port }: Proxy, to?: string) =>
     paths.push({
-      name: `decrypted by mitmproxy ${proxy.version}`,
-      pid: proxy.pid,
-      run: (task) => load(docker, direct!, { ...task, host, proxy: via, header: `Bearer ${PLACEHOLDER}` }),
+      name,
+      pid,
+      run: (task) =>
+        load(docker, direct!, {
+          ...task,
+          host,
+          proxy: { host: address, port, to },
+          header: `Bearer ${PLACEHOLDER}`,
+        }),
       close: () => Promise.resolve(),
     });
-  }
+  if (haproxy) through(`HAProxy ${haproxy.version}, TCP without rules`, haproxy);
+  if (mitmproxy) through(`decrypted by mitmproxy ${mitmproxy.version}`, mitmproxy, internet.address(10));
   return paths;
 }
 
