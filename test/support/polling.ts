@@ -1,9 +1,11 @@
 import { sleep } from '../../src/lib/sleep.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
+import { pollDelay } from './poll-delay.js';
 
 /** The time-out covers a busy machine. It is below the time limit of a test, so that the last value is shown. */
 const PATIENCE_MS = 120_000;
+const LEAST_DELAY_MS = 20;
 
 /** Polls until the value is as wanted. Throws with the last value after at least `millis`. */
 export async function until<T>(
@@ -11,12 +13,13 @@ export async function until<T>(
   wanted: (value: T) => boolean,
   millis = PATIENCE_MS,
 ): Promise<T> {
-  const deadline = Date.now() + Math.max(millis, PATIENCE_MS);
+  const begun = Date.now();
+  const deadline = begun + Math.max(millis, PATIENCE_MS);
   for (;;) {
     const value = await ask();
     if (wanted(value)) return value;
     if (Date.now() > deadline) throw new Error(`not in time; last: ${JSON.stringify(value)?.slice(0, 2000)}`);
-    await sleep(20);
+    await sleep(pollDelay(Date.now() - begun, LEAST_DELAY_MS));
   }
 }
 

@@ -16,6 +16,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
+import { pollDelay } from './poll-delay.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 const START_TIMEOUT_MS = 90_000;
@@ -218,19 +219,22 @@ function socketsOf(pid: number): string[] {
 
 /** In milliseconds; covers a busy machine. */
 const PATIENCE_MS = 120_000;
+const LEAST_DELAY_MS = 10;
 
+/** Default of `everyMs`: longer and longer, for what remains so. */
 export async function until(
   what: string | (() => string),
   holds: () => boolean | Promise<boolean>,
   timeoutMs = PATIENCE_MS,
-  everyMs = 10,
+  everyMs?: number,
 ): Promise<void> {
-  const deadline = Date.now() + timeoutMs;
+  const begun = Date.now();
+  const deadline = begun + timeoutMs;
   while (!(await holds())) {
     if (Date.now() > deadline) {
       throw new Error(`not within ${timeoutMs} ms: ${typeof what === 'string' ? what : what()}`);
     }
-    await sleep(everyMs);
+    await sleep(everyMs ?? pollDelay(Date.now() - begun, LEAST_DELAY_MS));
   }
 }
 
