@@ -7,7 +7,7 @@ import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
 import { openPool } from '../db/pool.js';
-import type { EngineDefinition, Remains } from '../engine/definition.js';
+import type { EngineDefinition, Remains, Removal } from '../engine/definition.js';
 import { valuesOf } from '../engines/open.js';
 import { LEAVING_ENGINES, LEAVING_OPTIONS } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
@@ -55,40 +55,42 @@ async function instanceOf(database: Database, options: UninstallOptions): Promis
 }
 
 async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
-  const remainsOf = async (engine: EngineDefinition) =>
-    engine.findRemains!(valuesOf(engine, options), instanceId);
   const found = new Map<EngineDefinition, Remains>();
-  for (const engine of LEAVING_ENGINES) found.set(engine, await remainsOf(engine));
+  for (const engine of LEAVING_ENGINES)
+    found.set(engine, await engine.findRemains!(valuesOf(engine, options), instanceId));
   const all = [...found.values()];
-  const count = all.reduce((sum, { names }) => sum + names.length, 0);
+  const count = all.reduce((sum, { lines }) => sum + lines.length, 0);
   if (!options.json) for (const line of listing(instanceId, found)) process.stdout.write(`${line}\n`);
   if (count > 0 && !(await isAgreed(options))) {
     throw new ExplainedError('nothing was removed: repeat the command with --yes');
   }
+  const removals: Removal[] = [];
   for (const [engine, remains] of found) {
-    await remains.remove();
-    const still = (await remainsOf(engine)).names;
-    if (still.length > 0) {
+    const removal = await remains.remove();
+    if (removal.left.length > 0) {
       throw new ExplainedError(
-        `the ${engine.label} still has ${still.join(', ')}: repeat the command, or remove them by hand`,
+        `the ${engine.label} still has ${removal.left.join(', ')}: repeat the command, or remove them by hand`,
       );
     }
+    removals.push(removal);
   }
+  const removed = byKind(removals);
+  const begun = removals.flatMap(({ inUse }) => inUse);
   print(
     options,
     {
       instance: instanceId,
-      removed: byKind(all),
-      in_use: all.flatMap(({ inUse }) => inUse),
+      removed,
+      in_use: [...all.flatMap(({ inUse }) => inUse), ...begun],
       kept: keptBy(options),
     },
-    farewell(options, count),
+    [...begun.map(staying), ...farewell(options, Object.values(removed).flat().length)].join('\n'),
   );
 }
 
-function byKind(all: readonly Remains[]): Record<string, object[]> {
+function byKind(removals: readonly Removal[]): Record<string, object[]> {
   const kinds: Record<string, object[]> = {};
-  for (const [kind, objects] of all.flatMap(({ removable }) => Object.entries(removable)))
+  for (const [kind, objects] of removals.flatMap(({ removed }) => Object.entries(removed)))
     (kinds[kind] ??= []).push(...objects);
   return kinds;
 }
@@ -110,8 +112,12 @@ function listing(instanceId: string, found: ReadonlyMap<EngineDefinition, Remain
       ? `The ${label} has nothing of the installation ${instanceId}.`
       : `The installation ${instanceId} has in the ${label}, with the disks of its sandboxes:`,
     ...lines.map((line) => `  ${line}`),
-    ...inUse.map(({ name }) => `${name} stays: another installation uses it.`),
+    ...inUse.map(staying),
   ]);
+}
+
+function staying({ name }: { name: string }): string {
+  return `${name} stays: another installation uses it.`;
 }
 
 function keptBy({ dataDir, volumesDir }: UninstallOptions): string[] {
@@ -119,7 +125,7 @@ function keptBy({ dataDir, volumesDir }: UninstallOptions): string[] {
   return volumes.startsWith(`${data}${sep}`) ? [data] : [data, volumes];
 }
 
-function farewell(options: UninstallOptions, removed: number): string {
+function farewell(options: UninstallOptions, removed: number): string[] {
   const [data = '', volumes = `${data}/volumes`] = keptBy(options);
   const external = options.databaseUrl !== undefined;
   const database = external ? '' : 'the database, ';
@@ -128,5 +134,5 @@ function farewell(options: UninstallOptions, removed: number): string {
     `Kept: ${data} (${database}the keys) and ${volumes} (the data of volumes).`,
     `To delete them too: rm -r ${keptBy(options).join(' ')}`,
     ...(external ? ['The external database stays as well: drop it with the tools of PostgreSQL.'] : []),
-  ].join('\n');
+  ];
 }

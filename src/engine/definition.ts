@@ -80,12 +80,24 @@ export interface ExaminationContext {
 export interface Remains {
   /** For people: a line for each object. */
   lines: string[];
+  inUse: NamedObject[];
+  /** Removes what is removable, except shared objects that another installation uses by then. */
+  remove(): Promise<Removal>;
+}
+
+interface NamedObject {
+  id: string;
+  name: string;
+}
+
+/** Another installation may make a removed shared object again at any moment. */
+export interface Removal {
   /** For programs, by kind. */
-  removable: Readonly<Record<string, readonly object[]>>;
-  inUse: { id: string; name: string }[];
-  /** The names of the objects that `remove` removes. */
-  names: string[];
-  remove(): Promise<void>;
+  removed: Readonly<Record<string, readonly object[]>>;
+  /** The shared objects that another installation has begun to use. */
+  inUse: NamedObject[];
+  /** The names of objects of this installation alone that the engine still has. */
+  left: string[];
 }
 
 /** The least rights of the systemd unit of the service. */

@@ -5,11 +5,13 @@ import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { pack } from 'tar-stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { GuestInit } from '../../src/engines/docker/guest-init.js';
 import { liveWorkers } from '../../src/workers/queries.js';
 import { openOwnEngine, type OwnEngine } from '../crash/support/docker-engine.js';
 import { expectRefused, run, urlOf } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
+import { openEngineRelay } from '../support/engine-relay.js';
 import { cleanUp, launch, makeFolder, ready, stop, type Served } from '../support/processes.js';
 import { startTestService } from '../support/service.js';
 
@@ -198,6 +200,63 @@ describeDocker('sandkeep uninstall', () => {
       expect.stringMatching(/^The Docker engine has nothing of the installation /),
     ]);
   }, 300_000);
+
+  /** Runs the command while `act` is called before one of its requests to the engine. */
+  async function uninstallBeside(isMoment: (request: string) => boolean, act: () => Promise<void>) {
+    const socket = join(folder, `${randomUUID()}.sock`);
+    let acted = false;
+    const relay = await openEngineRelay(socket, engine.socket, async ({ method, url }) => {
+      if (acted || !isMoment(`${method} ${url}`)) return;
+      acted = true;
+      await act();
+    });
+    try {
+      const place = ['--data-dir', dataDir, '--docker-socket', socket];
+      const ended = await run(['uninstall', '--yes', '--json', ...place]);
+      expect(acted).toBe(true);
+      expect(ended).toMatchObject({ code: 0, err: '' });
+      return JSON.parse(ended.out) as Record<'removed' | 'in_use', unknown>;
+    } finally {
+      relay.close();
+    }
+  }
+
+  test('succeeds while another installation makes shared objects again, or begins to use them', async () => {
+    const { Architecture } = (await engine.docker.info()) as { Architecture: string };
+    const init = new GuestInit(engine.docker, Architecture);
+    const container: unknown = expect.objectContaining({ name: init.volume });
+    const volume = { id: init.volume, name: init.volume };
+    const image: unknown = expect.objectContaining({ name: init.image });
+    const nothing = { networks: [], pulledImages: [] };
+
+    await init.ensureVolume();
+    const begun = await uninstallBeside(
+      (request) => /^DELETE .*\/volumes\//.test(request),
+      async () => init.ensureVolume(),
+    );
+    expect(begun).toMatchObject({
+      removed: { containers: [container], volumes: [], images: [], ...nothing },
+      in_use: [volume, image],
+    });
+    const used = await inEngine();
+    expect(used).toMatchObject({ containers: [`/${init.volume}`], volumes: [init.volume] });
+    expect(used.images).toContain(init.image);
+
+    let removed = false;
+    const again = await uninstallBeside(
+      (request) => {
+        const isNext = removed;
+        removed ||= /^DELETE .*\/images\//.test(request);
+        return isNext;
+      },
+      async () => init.ensureVolume(),
+    );
+    expect(again).toMatchObject({
+      removed: { containers: [container], volumes: [volume], images: [image], ...nothing },
+      in_use: [],
+    });
+    expect(await inEngine()).toEqual(used);
+  });
 
   test('refuses on an external database while a worker has its lease', async () => {
     const service = await startTestService();

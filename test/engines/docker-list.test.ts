@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer, request as ask, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { describeDocker, docker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
+import { openEngineRelay, type EngineRelay } from '../support/engine-relay.js';
 
 describeDocker('the list of the docker runtime', () => {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-list-'));
@@ -17,27 +17,19 @@ describeDocker('the list of the docker runtime', () => {
   /** The ids of inspected containers, and the id whose inspection fails. */
   const inspected: string[] = [];
   let broken: string | undefined;
-  let engine: Server;
+  let relay: EngineRelay;
   let runtime: DockerRuntime;
 
   beforeAll(async () => {
     makeImage();
-    // A proxy to the real engine that fails some requests.
-    engine = createServer((incoming, answer) => {
-      const { method, url: path, headers } = incoming;
-      const id = /\/containers\/([^/]+)\/json/.exec(path!)?.[1];
-      if (id !== undefined && id !== 'json') inspected.push(id);
-      if (id !== undefined && id === broken) {
+    // It fails some requests.
+    relay = await openEngineRelay(socketPath, SOCKET, ({ url }, answer) => {
+      const id = /\/containers\/([^/]+)\/json/.exec(url!)?.[1];
+      if (id === undefined || id === 'json') return;
+      inspected.push(id);
+      if (id === broken)
         answer.writeHead(500, { 'content-type': 'application/json' }).end('{"message":"layer is gone"}');
-        return;
-      }
-      const onward = ask({ socketPath: SOCKET, method: method!, path: path!, headers }, (back) => {
-        answer.writeHead(back.statusCode!, back.headers);
-        back.pipe(answer);
-      });
-      incoming.pipe(onward);
     });
-    await new Promise<void>((resolve) => engine.listen(socketPath, resolve));
     const volumes = new VolumeStore(join(directory, 'volumes'));
     runtime = await DockerRuntime.connect(instanceId, { socketPath, network: 'none', volumes });
     for (const id of [sandboxId, otherId]) {
@@ -49,8 +41,7 @@ describeDocker('the list of the docker runtime', () => {
   afterAll(async () => {
     for (const id of made) await docker.getContainer(id).remove({ force: true });
     await runtime.close();
-    engine.closeAllConnections();
-    engine.close();
+    relay.close();
     rmSync(directory, { recursive: true });
   });
 

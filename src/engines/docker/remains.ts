@@ -1,5 +1,5 @@
 import Docker from 'dockerode';
-import type { Remains } from '../../engine/definition.js';
+import type { Remains, Removal } from '../../engine/definition.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { explainConnectionError } from './connection-error.js';
 import { INSTANCE_LABEL } from './container.js';
@@ -37,15 +37,15 @@ const AT_ONCE = 4;
 /** Throws ExplainedError when the engine does not answer. */
 export async function findRemains(socketPath: string, instanceId: string): Promise<Remains> {
   const docker = new Docker({ socketPath, timeout: ANSWER_TIMEOUT_MS });
-  const { removable, inUse } = await findObjects(docker, instanceId).catch((cause: unknown) => {
+  const explain = (cause: unknown): never => {
     const { reason, remedy } = explainConnectionError(cause, socketPath);
     throw new ExplainedError(`${reason}, so it cannot be asked what it has of the installation. ${remedy}`, {
       cause,
     });
-  });
+  };
+  const { removable, inUse } = await findObjects(docker, instanceId).catch(explain);
   const { containers, networks, volumes, images, pulledImages } = removable;
   return {
-    removable: { ...removable },
     inUse,
     lines: [
       ...containers.map(({ name, state }) => `container  ${name} (${state})`),
@@ -54,9 +54,25 @@ export async function findRemains(socketPath: string, instanceId: string): Promi
       ...images.map(({ name }) => `image      ${name}`),
       ...pulledImages.map(({ name }) => `image      ${name} (pulled)`),
     ],
-    names: [...containers, ...networks, ...volumes, ...images, ...pulledImages].map(({ name }) => name),
-    remove: async () => removeObjects(docker, removable),
+    async remove() {
+      const removal = await removeObjects(docker, removable);
+      return { ...removal, left: await findOwn(docker, instanceId).catch(explain) };
+    },
   };
+}
+
+/** The names of the objects that bear the mark of the installation. */
+async function findOwn(docker: Docker, instanceId: string): Promise<string[]> {
+  const filters = { label: [`${INSTANCE_LABEL}=${instanceId}`] };
+  const [containers, networks] = await Promise.all([
+    docker.listContainers({ all: true, filters }),
+    docker.listNetworks({ filters }),
+  ]);
+  return [...containers.map(nameOf), ...networks.map(({ Name }) => Name)];
+}
+
+function nameOf({ Id, Names }: Docker.ContainerInfo): string {
+  return (Names[0] ?? Id).replace(/^\//, '');
 }
 
 async function findObjects(docker: Docker, instanceId: string): Promise<InstallationObjects> {
@@ -86,40 +102,40 @@ async function findObjects(docker: Docker, instanceId: string): Promise<Installa
   const isKept = (container: Docker.ContainerInfo) =>
     usedVolumes.some(({ name }) => container.Names.includes(`/${name}`));
   const stays = new Set([...others, ...fillers.filter(isKept)].map(({ ImageID }) => ImageID));
-  const [usedImages, unusedImages] = partition(
-    images
-      .filter(({ RepoTags }) => (RepoTags ?? []).every((tag) => tag.startsWith(OWN_IMAGES)))
-      // A pulled image may have the label of its author's choice.
-      .filter(({ Id }) => pulled.every(({ id }) => id !== Id))
-      .map(({ Id, RepoTags }) => ({ id: Id, name: RepoTags?.[0] ?? Id })),
-    ({ id }) => stays.has(id),
-  );
-  // Removed by name: the operator may have given another name to the same image.
-  const pulledNames = pulled.flatMap(({ id, names }) => names.map((name) => ({ id: name, name, of: id })));
+  const ownImages = images
+    .filter(({ RepoTags }) => (RepoTags ?? []).every((tag) => tag.startsWith(OWN_IMAGES)))
+    // A pulled image may have the label of its author's choice.
+    .filter(({ Id }) => pulled.every(({ id }) => id !== Id))
+    .flatMap(({ Id, RepoTags }) => named(Id, RepoTags ?? [Id]));
+  const pulledImages = pulled.flatMap(({ id, names }) => named(id, names));
   const isShared = others.some(({ Labels }) => INSTANCE_LABEL in Labels);
-  const [usedPulled, unusedPulled] = partition(pulledNames, ({ of }) => isShared || stays.has(of));
+  const [usedImages, unusedImages] = partition(ownImages, ({ id }) => stays.has(id));
+  const [usedPulled, unusedPulled] = partition(pulledImages, ({ id }) => isShared || stays.has(id));
   return {
     removable: {
       // Sandboxes before the pause containers whose network they join.
       containers: [
         ...ours.toSorted((a, b) => Number(isPauseContainer(a)) - Number(isPauseContainer(b))),
         ...fillers.filter((container) => !isKept(container)),
-      ].map(({ Id, Names, State }) => ({ id: Id, name: (Names[0] ?? Id).replace(/^\//, ''), state: State })),
+      ].map((container) => ({ id: container.Id, name: nameOf(container), state: container.State })),
       networks: networks.map(({ Id, Name }) => ({ id: Id, name: Name })),
       volumes,
       images: unusedImages,
-      pulledImages: unusedPulled.map(({ id, name }) => ({ id, name })),
+      pulledImages: unusedPulled,
     },
-    inUse: [...usedVolumes, ...usedImages, ...usedPulled.map(({ id, name }) => ({ id, name }))],
+    inUse: [...usedVolumes, ...usedImages, ...usedPulled],
   };
+}
+
+/** An image once for each of its names: the operator may have given another name to the same image. */
+function named(id: string, names: readonly string[]): EngineObject[] {
+  return names.map((name) => ({ id, name }));
 }
 
 const OWN_IMAGES = 'sandkeep/';
 
-async function removeObjects(
-  docker: Docker,
-  { containers, networks, volumes, images, pulledImages }: RemovableObjects,
-): Promise<void> {
+async function removeObjects(docker: Docker, removable: RemovableObjects): Promise<Omit<Removal, 'left'>> {
+  const { containers, networks, volumes, images, pulledImages } = removable;
   // The containers of networks come last. Those of a thousand sandboxes, one after another, take many minutes.
   for (const isPause of [false, true]) {
     const left = containers.filter(({ name }) => isPauseName(name) === isPause);
@@ -129,10 +145,41 @@ async function removeObjects(
     await Promise.all(workers);
   }
   for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(NOT_FOUND));
-  // A conflict: another installation has begun to use the volume or the image.
-  for (const { id } of volumes) await docker.getVolume(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
-  for (const { id } of [...images, ...pulledImages])
-    await docker.getImage(id).remove().catch(ignoreStatus(NOT_FOUND, CONFLICT));
+  const inUse: EngineObject[] = [];
+  const removeShared = async (
+    objects: readonly EngineObject[],
+    remove: (name: string) => Promise<unknown>,
+  ) => {
+    const refused = await refusedOf(objects, remove);
+    inUse.push(...refused);
+    return objects.filter((object) => !refused.includes(object));
+  };
+  const removeImage = async (name: string) => docker.getImage(name).remove();
+  return {
+    removed: {
+      containers,
+      networks,
+      volumes: await removeShared(volumes, async (name) => docker.getVolume(name).remove()),
+      images: await removeShared(images, removeImage),
+      pulledImages: await removeShared(pulledImages, removeImage),
+    },
+    inUse,
+  };
+}
+
+/** Removes the objects. The engine refuses to remove one that a container uses. */
+async function refusedOf(
+  objects: readonly EngineObject[],
+  remove: (name: string) => Promise<unknown>,
+): Promise<EngineObject[]> {
+  const refused: EngineObject[] = [];
+  for (const object of objects) {
+    await remove(object.name).catch((error: unknown) => {
+      if (statusOf(error) === CONFLICT) refused.push(object);
+      else ignoreStatus(NOT_FOUND)(error);
+    });
+  }
+  return refused;
 }
 
 /** The engine waits ten seconds for the end of the processes. On a busy machine, hundreds of them take longer. */
