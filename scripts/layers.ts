@@ -122,6 +122,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'engines',
     holds: 'The Docker engine.',
   },
+  'engines/microvm': {
+    theme: 'engines',
+    holds: 'Virtual machines of this machine as the engine: a kernel for each sandbox.',
+  },
   'engines/kubernetes': {
     theme: 'engines',
     holds: 'A Kubernetes cluster as the engine.',

@@ -3,13 +3,14 @@
 #include <linux/prctl.h>
 #include <linux/resource.h>
 
-void drop_rights(long user) {
+void drop_rights(long user, long also_group) {
+  u32 group = (u32)also_group;
   if (user == 0) fail("run as root", -EPERM);
   /* The service may lack the right to narrow this set. No program gets a capability from it without new privileges. */
   for (long capability = 0; capability <= CAP_LAST_CAP; capability++)
     call6(__NR_prctl, PR_CAPBSET_DROP, capability, 0, 0, 0, 0);
   check("refuse new privileges", call6(__NR_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0));
-  check("leave its groups", call(__NR_setgroups, 0, 0, 0, 0));
+  check("leave its groups", call(__NR_setgroups, also_group != 0, &group, 0, 0));
   check("change its group", call(__NR_setresgid, user, user, user, 0));
   check("change its user", call(__NR_setresuid, user, user, user, 0));
   if (call(__NR_setresuid, -1, 0, -1, 0) == 0) fail("give up the user root", -EPERM);

@@ -6,8 +6,8 @@
 
 /*
  * Becomes the user without any right, and never gets one back. The program leaves no core dump, other processes of the
- * user cannot read it, and it dies with the process that started it.
+ * user cannot read it, and it dies with the process that started it. `also_group`: a further group; 0: none.
  */
-void drop_rights(long user);
+void drop_rights(long user, long also_group);
 
 #endif

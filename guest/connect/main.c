@@ -86,7 +86,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   call(__NR_close, namespace, 0, 0, 0);
   long sandbox = call(__NR_pidfd_open, process, 0, 0, 0);
   check("watch the sandbox", sandbox);
-  drop_rights(user);
+  drop_rights(user, 0);
   free_attempts();
   polled[REQUESTS] = (struct pollfd){INPUT, POLLIN, 0};
   polled[ACKNOWLEDGEMENTS] = (struct pollfd){CHANNEL, POLLIN, 0};

@@ -31,14 +31,14 @@ __attribute__((used, noreturn)) void start(long *stack) {
   if (argc == 3) {
     Kept kept;
     check("open the listeners", open_listeners(&kept));
-    drop_rights(user);
+    drop_rights(user, 0);
     check("tell the service", call(__NR_write, 1, "\n", 1, 0));
     hand_out(&kept);
     leave(0);
   }
   long program = parse(argv[3]);
   check("take the listeners", take_listeners());
-  drop_rights(user);
+  drop_rights(user, 0);
   check("hide the program", call(__NR_fcntl, program, F_SETFD, FD_CLOEXEC, 0));
   fail("start the program", call6(__NR_execveat, program, (long)"", (long)(argv + 4), (long)environment, AT_EMPTY_PATH, 0));
 }

@@ -1,0 +1,350 @@
+/*
+ * The supervisor of one virtual machine. It outlives the service.
+ *
+ *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES [--join=FILE]...
+ *             -- MONITOR [ARGUMENT...]
+ *
+ * It works in the directory of the run, which no two supervisors share (a lock), and joins the control groups of each
+ * FILE. It starts MONITOR as the user N (monitor.h) with the descriptors below N of --inherited, lets its processors run,
+ * and keeps the record of the run (record.h). Two descriptors are not for the monitor: the supervisor writes to --changes
+ * at each change, and keeps --kept open. It is the other end of the ports of the sandbox: it logs the output (output.h)
+ * and the console, each with a bound, and reads every port whatever arrives, as a port without a reader blocks the
+ * sandbox. A rate for each port bounds its own work.
+ *
+ * The service sends lines on the socket supervisor.sock:
+ *
+ *   stop MILLISECONDS   process 1 of the sandbox gets the time to end, then the monitor ends; the socket closes at the end
+ *   pause, resume       the processors
+ *   use                 the answer is the line that the sandbox sends: use CPU_MICROS MEMORY_BYTES PROCESSES
+ *
+ * It dies with nobody, and the monitor dies with it.
+ */
+#include "../common/fail.h"
+#include "clock.h"
+#include "lines.h"
+#include "log.h"
+#include "monitor.h"
+#include "output.h"
+#include "record.h"
+#include "requests.h"
+#include <asm/poll.h>
+#include <linux/fcntl.h>
+#include <linux/resource.h>
+#include <linux/time_types.h>
+#include <linux/wait.h>
+
+#define KIB 1024L
+#define MIB (KIB * KIB)
+#define LOCK_EXCLUSIVE 2
+#define LOCK_AT_ONCE 4
+#define PIECE (64 * KIB)
+#define CONSOLE_LIMIT (64 * KIB)
+/* A disk that is slow to write may hold up the monitor for so long. */
+#define QUIT_LIMIT (5 * SECOND)
+/* At the end of the machine. */
+#define STOP_ON_SIGTERM (5 * SECOND)
+#define LONGEST_GRACE 3600000L
+/* While a port has used up its rate. */
+#define REST (SECOND / 20)
+#define DRAINED_BYTES (4 * MIB)
+
+typedef struct {
+  int fd; /* -1: its end has gone */
+  long rate; /* bytes for a second, and the most at once */
+  long tokens;
+  void (*take)(u8 *data, long n);
+} Source;
+
+static struct log output_log = {.name = "../output", .older = "../output.1"};
+static struct log console_log = {.name = "console", .older = "console.1", .is_plain = 1, .limit = CONSOLE_LIMIT};
+static struct lines qmp_lines;
+static struct lines control_lines;
+static long deadline; /* of the next step of a stop; 0: none */
+static int is_quitting;
+
+static char *find(char *text, const char *words) {
+  u64 n = length(words);
+  for (; *text; text++)
+    if (same(text, words, n)) return text + n;
+  return 0;
+}
+
+static void say_control(const char *words) { call(__NR_write, monitor.ends[CONTROL], words, length(words), 0); }
+
+/* The sandbox may have no clock of its own, and its processors may have been stopped. */
+static void say_clock(void) {
+  char words[48];
+  char *end = words;
+  for (const char *c = "clock "; *c; c++) *end++ = *c;
+  end = put_number(end, (u64)wall_clock());
+  *end++ = '\n';
+  *end = 0;
+  say_control(words);
+}
+
+static void save(void) {
+  long failed = write_record();
+  /* A full disk: the service sees that this process lives, and the next change writes everything. */
+  if (failed < 0) call(__NR_write, 2, "cannot write the record\n", 24, 0);
+}
+
+static void take_qmp_line(char *line) {
+  if (find(line, "{\"QMP\":")) {
+    say_qmp("{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"cont\"}\n");
+    return;
+  }
+  char *event = find(line, "\"event\": \"");
+  if (!event) return;
+  if (after(event, "RESUME\"") && !record.started) {
+    record.started = wall_clock();
+    save();
+  } else if (after(event, "RESUME\""))
+    say_clock();
+  else if (after(event, "SHUTDOWN\"") && !record.stopped) {
+    record.stopped = wall_clock();
+    record.shutdown = find(event, "\"guest\": true") ? SHUTDOWN_GUEST : SHUTDOWN_HOST;
+  }
+}
+
+static void take_control_line(char *line) {
+  char *words;
+  if (after(line, "clock"))
+    say_clock();
+  else if (after(line, "use "))
+    answer_clients(line);
+  else if ((words = after(line, "failed ")) && !record.failed[0]) {
+    copy_text(record.failed, sizeof record.failed, words, length(words));
+    for (char *c = record.failed; *c; c++)
+      if (*c < ' ' || *c > '~') *c = '?';
+    save();
+  } else if (after(line, "ready") && !record.ready) {
+    record.ready = wall_clock();
+    save();
+  } else if ((words = after(line, "end ")) && !record.command.at) {
+    long code = take_number(&words, 255);
+    long signal = take_number(&words, 64);
+    long oom = take_number(&words, 2);
+    if (code < 0 || signal < 0 || oom < 0) return;
+    record.command.at = wall_clock();
+    record.command.code = (int)code;
+    record.command.signal = (int)signal;
+    record.command.oom = (int)oom;
+    save();
+  } else if ((words = after(line, "exit ")) && !record.exit.is_said) {
+    long code = take_number(&words, 255);
+    long oom = take_number(&words, 2);
+    if (code < 0 || oom < 0) return;
+    record.exit.is_said = 1;
+    record.exit.code = (int)code;
+    record.exit.oom = (int)oom;
+  }
+}
+
+static void stop_within(long nanos) {
+  long at = steady_clock() + nanos;
+  if (record.stop == STOP_NONE && nanos > 0) say_control("stop\n");
+  if (record.stop == STOP_NONE) record.stop = STOP_ASKED;
+  if (!is_quitting && (deadline == 0 || at < deadline)) deadline = at;
+}
+
+static void take_request(char *line) {
+  char *words = after(line, "stop ");
+  long millis = words ? take_number(&words, LONGEST_GRACE) : -1;
+  if (millis >= 0) stop_within(millis * (SECOND / 1000));
+  if (after(line, "use")) say_control("use\n");
+  if (after(line, "pause")) say_qmp("{\"execute\":\"stop\"}\n");
+  if (after(line, "resume")) say_qmp("{\"execute\":\"cont\"}\n");
+}
+
+/* The end of a grace time: the monitor writes what it holds of the disk, and then it is killed. */
+static void force(void) {
+  if (!record.stopped) record.stop = STOP_FORCED;
+  if (is_quitting) {
+    call(__NR_kill, monitor.process, SIGKILL, 0, 0);
+    deadline = 0;
+    return;
+  }
+  is_quitting = 1;
+  say_qmp("{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n");
+  deadline = steady_clock() + QUIT_LIMIT;
+}
+
+static void take_qmp(u8 *data, long n) { take_lines(&qmp_lines, data, n, take_qmp_line); }
+static void take_control(u8 *data, long n) { take_lines(&control_lines, data, n, take_control_line); }
+static void take_output_bytes(u8 *data, long n) { take_output(&output_log, data, n); }
+static void take_console(u8 *data, long n) { write_log(&console_log, 1, data, (u32)n); }
+static void take_errors(u8 *data, long n) { write_log(&console_log, 2, data, (u32)n); }
+
+#define SOURCES (STREAMS + 1)
+static Source sources[SOURCES] = {
+    [QMP] = {.rate = 256 * KIB, .take = take_qmp},
+    [CONTROL] = {.rate = 16 * KIB, .take = take_control},
+    [OUTPUT] = {.rate = 8 * MIB, .take = take_output_bytes},
+    [CONSOLE] = {.rate = 64 * KIB, .take = take_console},
+    [STREAMS] = {.rate = 64 * KIB, .take = take_errors},
+};
+
+/* Returns the number of bytes. */
+static long read_source(Source *source) {
+  static u8 data[PIECE];
+  long n = call(__NR_read, source->fd, data, source->rate < PIECE ? source->rate : PIECE, 0);
+  if (n == -EAGAIN || n == -EINTR) return 0;
+  if (n <= 0) {
+    source->fd = -1;
+    return 0;
+  }
+  source->tokens -= n;
+  source->take(data, n);
+  return n;
+}
+
+static void refill(void) {
+  static long refilled;
+  long now = steady_clock();
+  long passed = refilled == 0 || now - refilled > SECOND ? SECOND : now - refilled;
+  refilled = now;
+  for (Source *source = sources; source < sources + SOURCES; source++) {
+    source->tokens += passed / 1000 * source->rate / (SECOND / 1000);
+    if (source->tokens > source->rate) source->tokens = source->rate;
+  }
+}
+
+__attribute__((noreturn)) static void finish(int status, const struct rusage *use) {
+  for (Source *source = sources; source < sources + SOURCES; source++)
+    for (long left = DRAINED_BYTES; left > 0 && source->fd >= 0;) {
+      long n = read_source(source);
+      if (n == 0) break;
+      left -= n;
+    }
+  record.ended = record.stopped ? record.stopped : wall_clock();
+  record.status = status;
+  record.cpu_micros = (use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1000000 + use->ru_utime.tv_usec + use->ru_stime.tv_usec;
+  /* The record must say that the run has ended: nothing else does so to the microsecond. */
+  while (write_record() == -ENOSPC) {
+    struct __kernel_timespec pause = {1, 0};
+    call6(__NR_ppoll, 0, 0, (long)&pause, 0, 0, 0);
+  }
+  call(__NR_unlinkat, AT_FDCWD, "agent.sock", 0, 0);
+  call(__NR_unlinkat, AT_FDCWD, "supervisor.sock", 0, 0);
+  leave(0);
+}
+
+static void reap(void) {
+  int status;
+  struct rusage use;
+  if (call(__NR_wait4, monitor.process, &status, WNOHANG, &use) == monitor.process) finish(status, &use);
+}
+
+static void take_signals(int signals) {
+  for (;;) {
+    u8 taken[128];
+    if (call(__NR_read, signals, taken, sizeof taken, 0) != sizeof taken) return;
+    if (taken[0] == SIGTERM) stop_within(STOP_ON_SIGTERM);
+  }
+}
+
+static void serve_round(int signals, long *touched) {
+  struct pollfd polled[2 + SOURCES + CLIENTS] = {{.fd = signals, .events = POLLIN}, {.fd = requests, .events = POLLIN}};
+  refill();
+  long now = steady_clock();
+  if (now - *touched >= SECOND) {
+    touch_alive();
+    *touched = now;
+  }
+  long wait = *touched + SECOND - now;
+  if (deadline && deadline - now < wait) wait = deadline - now;
+  struct pollfd *polled_sources = polled + 2;
+  for (int i = 0; i < SOURCES; i++) {
+    int rests = sources[i].tokens <= 0;
+    polled_sources[i] = (struct pollfd){.fd = rests ? -1 : sources[i].fd, .events = POLLIN};
+    if (rests && wait > REST) wait = REST;
+  }
+  struct pollfd *polled_clients = polled_sources + SOURCES;
+  for (int i = 0; i < CLIENTS; i++) polled_clients[i] = (struct pollfd){.fd = clients[i].fd, .events = POLLIN};
+  if (wait < 0) wait = 0;
+  struct __kernel_timespec pause = {wait / SECOND, wait % SECOND};
+  long ready = call6(__NR_ppoll, (long)polled, 2 + SOURCES + CLIENTS, (long)&pause, 0, 0, 0);
+  if (ready > 0) {
+    for (int i = 0; i < SOURCES; i++)
+      if (polled_sources[i].revents) read_source(&sources[i]);
+    for (int i = 0; i < CLIENTS; i++)
+      if (polled_clients[i].revents) read_client(&clients[i], take_request);
+    if (polled[1].revents) admit_client();
+    if (polled[0].revents) take_signals(signals);
+  }
+  reap();
+  if (deadline && steady_clock() >= deadline) force();
+}
+
+/* The monitor gets every number below the first one, and no other: the service may have left more open. */
+static void tidy_descriptors(void) {
+  for (long fd = 3; fd < monitor.inherited; fd++) {
+    if (call(__NR_fcntl, fd, F_GETFD, 0, 0) >= 0) continue;
+    long nothing = call(__NR_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+    check("fill a descriptor", nothing);
+    if (nothing == fd) continue;
+    check("fill a descriptor", call(__NR_dup3, nothing, fd, O_CLOEXEC, 0));
+    call(__NR_close, nothing, 0, 0, 0);
+  }
+  check("close descriptors", call(__NR_close_range, monitor.inherited, ~0u, 0, 0));
+}
+
+static void write_to(const char *path, const char *text) {
+  long fd = call(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CLOEXEC, 0);
+  check("open a control group", fd);
+  check("join a control group", call(__NR_write, fd, text, length(text), 0));
+  call(__NR_close, fd, 0, 0, 0);
+}
+
+__attribute__((used, noreturn)) void start(long *stack) {
+  program_name = "supervise";
+  char **argument = (char **)(stack + 1) + 1;
+  long changes = -1;
+  long kept = -1;
+  char *text;
+  char *joined[16];
+  int joins = 0;
+  for (; *argument && !same(*argument, "--", 3); argument++) {
+    if ((text = after(*argument, "--user="))) monitor.user = parse(text);
+    else if ((text = after(*argument, "--also-group="))) monitor.also_group = parse(text);
+    else if ((text = after(*argument, "--changes="))) changes = parse(text);
+    else if ((text = after(*argument, "--kept="))) kept = parse(text);
+    else if ((text = after(*argument, "--inherited="))) monitor.inherited = parse(text);
+    else if ((text = after(*argument, "--log-limit="))) output_log.limit = parse(text);
+    else if ((text = after(*argument, "--join=")) && joins < 16) joined[joins++] = text;
+    else fail("read the arguments", -EINVAL);
+  }
+  if (!*argument || !argument[1] || changes < 3 || monitor.inherited < 3) fail("read the arguments", -EINVAL);
+  monitor.command = argument + 1;
+
+  tidy_descriptors();
+  static const u64 all_signals = ~0UL;
+  call(__NR_setsid, 0, 0, 0, 0);
+  call(__NR_umask, 077, 0, 0, 0);
+  call(__NR_rt_sigprocmask, SIG_SETMASK, &all_signals, 0, sizeof all_signals);
+  long directory = call(__NR_openat, AT_FDCWD, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  check("open the directory", directory);
+  check("lock the directory, which another supervisor has", call(__NR_flock, directory, LOCK_EXCLUSIVE | LOCK_AT_ONCE, 0, 0));
+  for (int i = 0; i < joins; i++) write_to(joined[i], "0");
+  check("keep a descriptor", call(__NR_fcntl, changes, F_SETFD, FD_CLOEXEC, 0));
+  if (kept >= 0) check("keep a descriptor", call(__NR_fcntl, kept, F_SETFD, FD_CLOEXEC, 0));
+  int signals = (int)call(__NR_signalfd4, -1, &all_signals, sizeof all_signals, O_CLOEXEC | O_NONBLOCK);
+  check("await signals", signals);
+
+  open_record((int)changes);
+  touch_alive();
+  open_log(&output_log);
+  open_log(&console_log);
+  open_requests();
+  start_monitor();
+  /* The monitor has them. */
+  for (long fd = 3; fd < monitor.inherited; fd++)
+    if (fd != changes && fd != kept) call(__NR_close, fd, 0, 0, 0);
+  for (int i = 0; i < STREAMS; i++) sources[i].fd = monitor.ends[i];
+  sources[STREAMS].fd = monitor.errors;
+  record.supervisor = call(__NR_getpid, 0, 0, 0, 0);
+  record.monitor = monitor.process;
+  check("write the record", write_record());
+  long touched = steady_clock();
+  for (;;) serve_round(signals, &touched);
+}

@@ -1,0 +1,35 @@
+/*
+ * The monitor: the program that is the machine of the sandbox. The sandbox may have taken it over, so it has a user of
+ * its own and no right, and everything that it says is hostile.
+ */
+#ifndef SANDKEEP_MONITOR_H
+#define SANDKEEP_MONITOR_H
+
+#include "../common/kernel.h"
+
+/* Its descriptors begin behind those that the service has opened for it, in this order. */
+enum { QMP, CONTROL, OUTPUT, CONSOLE, STREAMS, AGENT = STREAMS, DESCRIPTORS };
+
+struct monitor {
+  long user;
+  long group;
+  long also_group; /* that of /dev/kvm; 0: none */
+  long inherited;  /* the first descriptor behind those of the service */
+  char **command;
+  int ends[STREAMS]; /* of the supervisor */
+  int errors;        /* what it writes to its standard output and error output */
+  long process;
+};
+
+extern struct monitor monitor;
+
+/* Opens `path` for connections. Returns a negative errno on failure. */
+long listen_at(const char *path, int queue);
+
+/* Starts it with its processors stopped. Exits where that fails. */
+void start_monitor(void);
+
+/* Says a command of QMP. */
+void say_qmp(const char *command);
+
+#endif

@@ -1,0 +1,47 @@
+import { readFile } from 'node:fs/promises';
+import { Type, type Static } from 'typebox';
+import { Value } from 'typebox/value';
+import { parseJson } from '../../lib/json.js';
+
+/** A sandbox, in its own directory. */
+const Identity = Type.Object({
+  orgId: Type.String(),
+  sandboxId: Type.String(),
+  /** The run for which its disk was made. */
+  firstRunId: Type.String(),
+  imageDigest: Type.String(),
+});
+export type Identity = Static<typeof Identity>;
+
+/** The latest run of a sandbox, written before its supervisor starts. */
+const RunFile = Type.Object({
+  runId: Type.String(),
+  /** The user of its monitor. */
+  user: Type.Integer(),
+});
+export type RunFile = Static<typeof RunFile>;
+
+/** Undefined: there is no such file, or a crash left half of it. */
+export async function readIdentity(path: string): Promise<Identity | undefined> {
+  return checked(Identity, await readText(path));
+}
+
+export async function readRunFile(path: string): Promise<RunFile | undefined> {
+  return checked(RunFile, await readText(path));
+}
+
+function checked<T extends Type.TSchema>(schema: T, text: string | undefined): Static<T> | undefined {
+  const value = text === undefined ? undefined : parseJson(text);
+  return Value.Check(schema, value) ? value : undefined;
+}
+
+/** Undefined: there is no such file. */
+export async function readText(path: string): Promise<string | undefined> {
+  try {
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,49 @@
+import { join } from 'node:path';
+
+/** The part of the data directory that is the engine's. Only the user of the service enters it. */
+export const DIRECTORY = 'microvm';
+
+/** The files of one sandbox. */
+export interface SandboxPlaces {
+  directory: string;
+  /** Of `Identity`. */
+  identity: string;
+  base: string;
+  disk: string;
+  /** Of the latest run, in which its supervisor works. */
+  run: string;
+  /** Of `RunFile`. */
+  runFile: string;
+  /** By the supervisor. */
+  record: string;
+  alive: string;
+  /** The output of the runs; see `output-log.ts`. */
+  output: string;
+  olderOutput: string;
+}
+
+export function sandboxesDirectory(engineDirectory: string): string {
+  return join(engineDirectory, 'sandboxes');
+}
+
+export function placesOf(engineDirectory: string, sandboxId: string): SandboxPlaces {
+  const directory = join(sandboxesDirectory(engineDirectory), sandboxId);
+  const run = join(directory, 'run');
+  return {
+    directory,
+    identity: join(directory, 'sandbox.json'),
+    base: join(directory, 'base.erofs'),
+    disk: join(directory, 'disk.qcow2'),
+    run,
+    runFile: join(run, 'run.json'),
+    record: join(run, 'record'),
+    alive: join(run, 'alive'),
+    output: join(directory, 'output'),
+    olderOutput: join(directory, 'output.1'),
+  };
+}
+
+/** Supervisors write to it at each change. */
+export function changesFile(engineDirectory: string): string {
+  return join(engineDirectory, 'changes');
+}

@@ -1,0 +1,143 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, constants, openSync } from 'node:fs';
+import { createConnection, type Socket } from 'node:net';
+import { arch } from 'node:os';
+import { join } from 'node:path';
+import { BUILDS } from '../../guest/programs.js';
+import { PACKAGE_ROOT } from '../../lib/package-root.js';
+
+/** Descriptors of a supervisor that its monitor does not get, and the first one of the monitor. */
+export const DESCRIPTOR = { changes: 3, namespace: 4, tap: 5, first: 6 };
+
+/** The output of a sandbox on the disk of the machine is at most twice as much. */
+const OUTPUT_FILE_BYTES = 10 * 1024 * 1024;
+
+export interface SupervisorOptions {
+  /** In which it works. */
+  runDirectory: string;
+  user: number;
+  /** That of /dev/kvm. */
+  alsoGroup: number | undefined;
+  /** The `cgroup.procs` of its control groups. */
+  joined: readonly string[];
+  changes: number;
+  /** Default: 10 MiB. */
+  outputFileBytes?: number;
+  /** Those of the monitor, from `DESCRIPTOR.first` on. */
+  files: readonly number[];
+  monitor: readonly string[];
+}
+
+/** Starts a supervisor, which outlives this process. `ended` resolves when it has ended. */
+export function startSupervisor(options: SupervisorOptions): { ended: Promise<void> } {
+  const { runDirectory, user, alsoGroup, joined, changes, files, monitor } = options;
+  const { outputFileBytes = OUTPUT_FILE_BYTES } = options;
+  const complaints = openSync(join(runDirectory, 'complaints'), 'a', 0o600);
+  try {
+    const child = spawn(
+      programOf(),
+      [
+        `--user=${user}`,
+        ...(alsoGroup === undefined ? [] : [`--also-group=${alsoGroup}`]),
+        `--changes=${DESCRIPTOR.changes}`,
+        `--kept=${DESCRIPTOR.namespace}`,
+        `--inherited=${DESCRIPTOR.first + files.length}`,
+        `--log-limit=${outputFileBytes}`,
+        ...joined.map((file) => `--join=${file}`),
+        '--',
+        ...monitor,
+      ],
+      {
+        cwd: runDirectory,
+        detached: true,
+        env: {},
+        stdio: ['ignore', complaints, complaints, changes, 'ignore', 'ignore', ...files],
+      },
+    );
+    child.unref();
+    const ended = new Promise<void>((resolve) => {
+      child.once('error', () => resolve());
+      child.once('exit', () => resolve());
+    });
+    return { ended };
+  } finally {
+    closeSync(complaints);
+  }
+}
+
+function programOf(): string {
+  return join(PACKAGE_ROOT, 'guest', `supervise-${BUILDS[ARCHITECTURES[arch()] ?? arch()] ?? arch()}`);
+}
+
+const ARCHITECTURES: Record<string, string> = { x64: 'x86_64', arm64: 'aarch64' };
+
+/**
+ * Connects to a socket of a run. The way leads through a descriptor of the directory, as the kernel takes paths of 107
+ * bytes.
+ */
+export async function connectIn(directory: string, name: string): Promise<Socket> {
+  return withDirectory(directory, async (short) => {
+    const socket = createConnection(`${short}/${name}`);
+    await once(socket, 'connect');
+    return socket;
+  });
+}
+
+/** A short path of the directory, as long as `work` takes. */
+export async function withDirectory<T>(directory: string, work: (short: string) => Promise<T>): Promise<T> {
+  const descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    return await work(`/proc/self/fd/${descriptor}`);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Resolves when the run has ended. False: no supervisor answers. */
+export async function requestStop(runDirectory: string, graceMs: number): Promise<boolean> {
+  let socket: Socket;
+  try {
+    socket = await connectIn(runDirectory, 'supervisor.sock');
+  } catch {
+    return false;
+  }
+  const closed = once(socket, 'close');
+  socket.on('error', () => undefined);
+  socket.resume();
+  socket.write(`stop ${Math.ceil(graceMs)}\n`);
+  await closed;
+  return true;
+}
+
+/** Undefined: the sandbox does not answer in time. */
+export async function askUse(runDirectory: string): Promise<GuestUse | undefined> {
+  try {
+    const socket = await connectIn(runDirectory, 'supervisor.sock');
+    try {
+      socket.setTimeout(USE_WAIT_MS, () => socket.destroy());
+      socket.write('use\n');
+      let text = '';
+      for await (const chunk of socket) {
+        text += String(chunk);
+        const [, cpu, memory, processes] = USE.exec(text) ?? [];
+        if (cpu !== undefined)
+          return { cpuMicros: Number(cpu), memoryBytes: Number(memory), processes: Number(processes) };
+      }
+    } finally {
+      socket.destroy();
+    }
+  } catch {
+    // The run has ended.
+  }
+  return undefined;
+}
+
+export interface GuestUse {
+  cpuMicros: number;
+  memoryBytes: number;
+  processes: number;
+}
+
+const USE = /^use (\d{1,15}) (\d{1,15}) (\d{1,9})\n/m;
+const USE_WAIT_MS = 500;

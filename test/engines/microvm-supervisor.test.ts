@@ -1,0 +1,264 @@
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { afterEach, expect, test } from 'vitest';
+import { holdingOf, readHeld } from '../../src/engines/microvm/holdings.js';
+import { followOutput } from '../../src/engines/microvm/output-log.js';
+import { isAlive } from '../../src/engines/microvm/processes.js';
+import { askUse, connectIn, requestStop } from '../../src/engines/microvm/supervisor.js';
+import { microsOf, now } from '../../src/lib/instant.js';
+import {
+  describeSupervisor,
+  endSupervised,
+  READY,
+  START,
+  supervise,
+  superviseAgain,
+  USER,
+  type Supervised,
+} from '../support/fake-monitor.js';
+import { until } from '../support/polling.js';
+
+describeSupervisor('the supervisor of a virtual machine', () => {
+  const started: Supervised[] = [];
+  const begin = (...args: Parameters<typeof supervise>) => {
+    const supervised = supervise(...args);
+    started.push(supervised);
+    return supervised;
+  };
+  afterEach(async () => {
+    await endSupervised(started);
+    started.length = 0;
+  });
+
+  async function outputOf({ places }: Supervised): Promise<string> {
+    const query = { sources: new Set(['stdout', 'stderr'] as const), after: {} };
+    let text = '';
+    for await (const lines of followOutput(places, query, async () => false))
+      for (const line of lines) text += `${line.source}: ${line.text}`;
+    return text;
+  }
+
+  test('keeps the record of a run: its start, its command, its exit, its end', async () => {
+    const before = microsOf(now());
+    const vm = begin(`${READY}
+      printf '\\1\\0\\3\\0one\\2\\0\\4\\0two\\n' >&8
+      echo 'end 3 0 1' >&7
+      read -r word <&7
+      echo "exit 7 2" >&7
+      echo '{"timestamp": {}, "event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-shutdown"}}' >&6`);
+    const running = await vm.untilRecord(({ command }) => command !== undefined);
+    expect(running.end).toBeUndefined();
+    expect([isAlive(running), running.command]).toMatchObject([
+      true,
+      { code: 3, signal: null, outOfMemory: true },
+    ]);
+    expect(await requestStop(vm.places.run, 30_000)).toBe(true);
+    const after = microsOf(now());
+    const record = (await vm.record())!;
+    expect(record.exit).toEqual({ code: 7, outOfMemory: false });
+    expect(record.end).toMatchObject({ status: 0, stop: 'asked', shutdown: 'guest' });
+    const times = [
+      before,
+      record.startedAt!,
+      record.readyAt!,
+      record.command!.endedAt,
+      record.end!.endedAt,
+      after,
+    ];
+    expect(times).toEqual(times.toSorted((a, b) => (a < b ? -1 : 1)));
+    expect(await outputOf(vm)).toBe('stdout: onestderr: two\n');
+    expect(isAlive(record)).toBe(false);
+    expect(readdirSync(vm.places.run)).not.toContain('supervisor.sock');
+  });
+
+  test('gives the monitor a user of its own, no right, no network and no descriptor of others', async () => {
+    const vm = begin(`${START}
+      grep -E '^(Uid|Gid|Groups|Cap...|NoNewPrivs)' /proc/self/status
+      ls -m /proc/$$/fd
+      grep -c : /proc/self/net/dev
+      kill -0 $PPID 2>&1; touch /proc/self/cwd/mine 2>&1; ls . 2>&1
+      echo "SECRET=$HOME"`);
+    const { end } = await vm.untilRecord((record) => record.end !== undefined);
+    expect(end!.status).toBe(0);
+    const text = vm.console();
+    expect(text).toMatch(new RegExp(`^Uid:(\\s+${USER}){4}$`, 'm'));
+    expect(text).toMatch(new RegExp(`^Gid:(\\s+${USER}){4}$`, 'm'));
+    expect(text).toMatch(/^Groups:\s*$/m);
+    expect(text.match(/^Cap\w+:\s+0+$/gm)).toHaveLength(5);
+    expect(text).toMatch(/^NoNewPrivs:\s+1$/m);
+    const [descriptors] = /^\d+(, \d+)+$/m.exec(text)!;
+    const numbers = descriptors.split(', ').map(Number);
+    // Those that the service passes, which are none here, begin at 6. The last is the socket of agents.
+    expect(numbers.filter((fd) => fd < 200)).toEqual([0, 1, 10, 2, 6, 7, 8, 9]);
+    // The loopback device alone.
+    expect(text).toMatch(/^1$/m);
+    expect(text).toContain('Operation not permitted');
+    expect(text.match(/Permission denied/g)!.length).toBeGreaterThanOrEqual(2);
+    expect(text).toContain('SECRET=\n');
+  });
+
+  test('takes nothing of a hostile sandbox but the first words of each kind', async () => {
+    const vm = begin(`${START}
+      head -c 20000 /dev/zero >&7; echo >&7
+      head -c 20000 /dev/zero | tr '\\0' 'e' >&7; echo >&7
+      printf 'end 300 0 0\\nend 1 2\\nend 1 0 3\\nend -1 0 0\\nend 99999999999999999999 0 0\\nend  1 0 0\\n' >&7
+      printf 'exit 256 0\\nexit\\nexit 1\\nexit 1 x\\nuse\\nuse \\nfailed \\n\\0\\n\\n' >&7
+      printf 'failed one\\001\\377 word\\nfailed another\\nready\\nready\\n' >&7
+      printf 'end 1 9 0\\nend 2 0 0\\nexit 3 1\\nexit 0 0\\n' >&7
+      head -c 500 /dev/urandom | tr '\\0' 'x' >&6; echo >&6
+      echo '{"event": "RESUME"}{"event": "RESUME"}' >&6
+      sleep 1`);
+    const record = await vm.untilRecord(({ end }) => end !== undefined);
+    expect(record.command).toMatchObject({ code: 1, signal: 9, outOfMemory: false });
+    expect(record.exit).toEqual({ code: 3, outOfMemory: true });
+    expect(record.failed).toBe('one?? word');
+    expect(statSync(vm.places.record).size).toBeLessThan(1_024);
+  });
+
+  test('drops the output of a sandbox after a frame that is none, and reads on', async () => {
+    const vm = begin(`${READY}
+      printf '\\1\\0\\5\\0good\\n' >&8
+      printf '\\3\\0\\5\\0evil\\n\\1\\0\\5\\0late\\n' >&8
+      head -c 2000000 /dev/zero >&8
+      sleep 0.2`);
+    const record = await vm.untilRecord(({ end }) => end !== undefined);
+    expect(record.end!.status).toBe(0);
+    expect(await outputOf(vm)).toBe('stdout: good\n');
+  });
+
+  test('bounds the disk for a flood of output, and loses none of the latest', async () => {
+    const vm = begin(
+      `${READY}
+      line=$(head -c 995 /dev/zero | tr '\\0' 'x')
+      for i in {1000..4999}; do printf '\\1\\0\\350\\3%s%s\\n' $i "$line"; done >&8`,
+      { outputFileBytes: 1_000_000 },
+    );
+    await vm.untilRecord(({ end }) => end !== undefined);
+    const sizes = [vm.places.output, vm.places.olderOutput].map((path) => statSync(path).size);
+    expect(Math.max(...sizes)).toBeLessThanOrEqual(1_000_000);
+    const numbers = [...(await outputOf(vm)).matchAll(/stdout: (\d{4})x/g)].map(([, number]) =>
+      Number(number),
+    );
+    expect(numbers.length).toBeGreaterThan(980);
+    expect(numbers).toEqual(numbers.map((_, index) => 5_000 - numbers.length + index));
+  });
+
+  test('bounds an endless console, and holds up nobody for it', async () => {
+    const vm = begin(`${READY}
+      head -c 400000 /dev/zero | tr '\\0' 'c' >&9 &
+      head -c 400000 /dev/zero | tr '\\0' 'e'
+      wait
+      echo last`);
+    await vm.untilRecord(({ end }) => end !== undefined);
+    expect(vm.console().length).toBeLessThanOrEqual(128 * 1024);
+    expect(vm.console()).toMatch(/last\n$/);
+  });
+
+  test('stops a monitor that ignores every word, after its grace', async () => {
+    const vm = begin(`${READY} trap '' TERM INT HUP; while :; do sleep 0.2; done`);
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    expect(await requestStop(vm.places.run, 100)).toBe(true);
+    const { end } = (await vm.record())!;
+    expect(end).toMatchObject({ status: 9, stop: 'forced' });
+  });
+
+  test('asks the sandbox for its use, and waits for no silent one', async () => {
+    const answers = begin(
+      `${READY} while read -r word <&7; do [ "$word" = use ] && echo 'use 12 34 5' >&7; done`,
+    );
+    await answers.untilRecord(({ readyAt }) => readyAt !== undefined);
+    // The answer of a busy machine may come late.
+    const use = await until(
+      () => askUse(answers.places.run),
+      (found) => found !== undefined,
+      30_000,
+    );
+    expect(use).toEqual({ cpuMicros: 12, memoryBytes: 34, processes: 5 });
+    const silent = begin(`${READY} sleep 60`);
+    await silent.untilRecord(({ readyAt }) => readyAt !== undefined);
+    expect(await askUse(silent.places.run)).toBeUndefined();
+  });
+
+  test('tells the sandbox the time when it asks, and after a pause', async () => {
+    const vm = begin(`${READY}
+      echo clock >&7
+      read -r first <&7
+      read -r pause <&6
+      echo '{"event": "STOP"}{"event": "x"}' >&6
+      read -r resume <&6
+      echo '{"event": "RESUME"}' >&6
+      read -r second <&7
+      echo "$first, $pause, $resume, $second"`);
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    const socket = await connectIn(vm.places.run, 'supervisor.sock');
+    socket.on('error', () => undefined).write('pause\nresume\n');
+    await vm.untilRecord(({ end }) => end !== undefined);
+    const [, first, second] = /^clock (\d{19}), .*"stop".*, .*"cont".*, clock (\d{19})$/m.exec(vm.console())!;
+    for (const nanos of [first, second])
+      expect(Math.abs(Number(BigInt(nanos!) / 1_000_000n) - Date.now())).toBeLessThan(120_000);
+    socket.destroy();
+  });
+
+  test('has room for its clients only, and reads no endless request', async () => {
+    const vm = begin(`${READY} sleep 600`);
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    const sockets = await Promise.all(
+      Array.from({ length: 8 }, () => connectIn(vm.places.run, 'supervisor.sock')),
+    );
+    for (const socket of sockets) socket.on('error', () => undefined).write('x'.repeat(100_000));
+    const ninth = await connectIn(vm.places.run, 'supervisor.sock');
+    ninth.on('error', () => undefined).resume();
+    await new Promise((resolve) => ninth.once('close', resolve));
+    sockets[0]!.write('\nstop 0\n');
+    const record = await vm.untilRecord(({ end }) => end !== undefined);
+    expect(record.end!.stop).toBe('forced');
+    for (const socket of sockets) socket.destroy();
+  });
+
+  test('lets no second supervisor into its directory', async () => {
+    const vm = begin(`${READY} sleep 600`);
+    const first = await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    const second = superviseAgain(vm, `${READY} sleep 600`);
+    await second.ended;
+    expect(await vm.record()).toEqual(first);
+    expect(isAlive(first)).toBe(true);
+  });
+
+  test('killed, takes its monitor with it, and the run ends at its last sign of life', async () => {
+    const vm = begin(`${READY} sleep 600`);
+    const record = await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    const ids = { orgId: 'o', sandboxId: 's', firstRunId: 'r', imageDigest: 'd' };
+    const held = { places: vm.places, identity: ids, run: { runId: 'r', user: USER }, record };
+    expect(await holdingOf({ ...held, isAlive: true })).toMatchObject({ state: 'running', finishedAt: null });
+    const killedAt = microsOf(now());
+    process.kill(record.supervisor.pid, 'SIGKILL');
+    await until(
+      async () => isAlive(record),
+      (alive) => !alive,
+      30_000,
+    );
+    expect(existsSync(`/proc/${record.monitor!.pid}/cwd`)).toBe(false);
+    const holding = await holdingOf({ ...held, isAlive: false });
+    expect(holding).toMatchObject({ state: 'exited', exit: { code: 137, outOfMemory: false } });
+    const finishedAt = microsOf(holding.finishedAt!);
+    expect(finishedAt).toBeGreaterThanOrEqual(record.startedAt!);
+    // Nothing is billed that did not run.
+    expect(finishedAt).toBeLessThanOrEqual(killedAt + 1_000_000n);
+  });
+
+  test('records the end of a monitor that was killed', async () => {
+    const vm = begin(`${READY} sleep 600`);
+    const { monitor } = await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    process.kill(monitor!.pid, 'SIGKILL');
+    const record = await vm.untilRecord(({ end }) => end !== undefined);
+    expect(record.end).toMatchObject({ status: 9, stop: 'none', shutdown: 'none' });
+    expect(record.end!.endedAt).toBeGreaterThan(record.readyAt!);
+  });
+
+  test('of a monitor that cannot be started leaves its reason for the operator', async () => {
+    const vm = begin('', { monitor: ['/no/such/monitor'] });
+    const record = await vm.untilRecord(({ end }) => end !== undefined);
+    expect(record.startedAt).toBeUndefined();
+    expect(vm.console()).toContain('supervise: cannot start the monitor');
+    expect(await readHeld(vm.directory, 'unknown')).toBeUndefined();
+  });
+});
