@@ -1,19 +1,19 @@
 /*
  * The supervisor of one virtual machine. It outlives the service.
  *
- *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES [--join=FILE]...
- *             -- MONITOR [ARGUMENT...]
+ *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES
+ *             [--join=FILE]... -- MONITOR [ARGUMENT...]
  *
  * It works in the directory of the run, which no two supervisors share (a lock), and joins the control groups of each
- * FILE. It starts MONITOR as the user N (monitor.h) with the descriptors below N of --inherited, lets its processors run,
- * and keeps the record of the run (record.h). Two descriptors are not for the monitor: the supervisor writes to --changes
- * at each change, and keeps --kept open. It is the other end of the ports of the sandbox: it logs the output (output.h)
- * and the console, each with a bound, and reads every port whatever arrives, as a port without a reader blocks the
- * sandbox. A rate for each port bounds its own work.
+ * FILE. It starts MONITOR as the user N (monitor.h) with the descriptors below N of --inherited, lets its processors
+ * run, and keeps the record of the run (record.h). Two descriptors are not for the monitor: the supervisor writes to
+ * --changes at each change, and keeps --kept open. It is the other end of the ports of the sandbox: it logs the output
+ * (output.h) and the console, each with a bound. It reads every port whatever arrives, as a port without a reader
+ * blocks the sandbox. A rate for each port bounds its own work.
  *
  * The service sends lines on the socket supervisor.sock:
  *
- *   stop MILLISECONDS   process 1 of the sandbox gets the time to end, then the monitor ends; the socket closes at the end
+ *   stop MILLISECONDS   process 1 of the sandbox gets the time to end, then the monitor ends; the socket closes then
  *   pause, resume       the processors
  *   use                 the answer is the line that the sandbox sends: use CPU_MICROS MEMORY_BYTES PROCESSES
  *

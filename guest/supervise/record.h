@@ -16,7 +16,7 @@
  *   stop none|asked|forced
  *   shutdown none|guest|host
  *
- * The sandbox chooses the figures of `command` and `exit`, and the words of `failed`. Every time is one of the supervisor.
+ * The sandbox chooses the figures of `command` and `exit`, and the words of `failed`. The supervisor takes every time.
  */
 #ifndef SANDKEEP_RECORD_H
 #define SANDKEEP_RECORD_H

@@ -254,7 +254,7 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     expect(record.end!.endedAt).toBeGreaterThan(record.readyAt!);
   });
 
-  test('of a monitor that cannot be started leaves its reason for the operator', async () => {
+  test('keeps the reason of a monitor that cannot be started, for the operator', async () => {
     const vm = begin('', { monitor: ['/no/such/monitor'] });
     const record = await vm.untilRecord(({ end }) => end !== undefined);
     expect(record.startedAt).toBeUndefined();

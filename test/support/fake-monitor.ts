@@ -44,7 +44,7 @@ export interface Supervised {
   ended: Promise<void>;
   record(): Promise<RunRecord | undefined>;
   untilRecord(holds: (record: RunRecord) => boolean): Promise<RunRecord>;
-  /** What the monitor wrote to its console and its error output. */
+  /** The text that the monitor wrote to its console and its error output. */
   console(): string;
 }
 

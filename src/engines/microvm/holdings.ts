@@ -77,7 +77,7 @@ function exitOf({ exit, end }: RunRecord): Exit {
   return { code: codeOf(end), outOfMemory: false };
 }
 
-/** Of a sandbox whose process 1 has said nothing at its end. */
+/** Process 1 of the sandbox has said nothing at its end. */
 function codeOf({ status, stop, shutdown }: RunEnd): number {
   const signal = status & 0x7f;
   if (signal !== 0) return 128 + signal;

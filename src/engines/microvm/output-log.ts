@@ -32,7 +32,7 @@ export async function* followOutput(
       }
       const next: OpenLog | undefined = await nextLog(file, places);
       if (next) {
-        // What came between the read and the replacement.
+        // A piece may have come between the read and the replacement.
         const rest = file && (await readNext(file));
         if (rest && rest.length > 0) {
           await next.handle.close();

@@ -6,13 +6,11 @@ export const DIRECTORY = 'microvm';
 /** The files of one sandbox. */
 export interface SandboxPlaces {
   directory: string;
-  /** Of `Identity`. */
   identity: string;
   base: string;
   disk: string;
-  /** Of the latest run, in which its supervisor works. */
+  /** The supervisor of the latest run works in it. */
   run: string;
-  /** Of `RunFile`. */
   runFile: string;
   /** By the supervisor. */
   record: string;

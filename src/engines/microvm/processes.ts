@@ -4,7 +4,7 @@ import type { ProcessIdentity, RunRecord } from './record.js';
 /** `/proc/<pid>/stat` after the name of the program, which may have any characters. */
 const FIRST_FIELD = 3;
 const FIELD = { utime: 14, stime: 15, starttime: 22, rss: 24 };
-/** What the kernel tells programs, on every processor that Linux runs on today. */
+/** The kernel tells programs the same on every processor. */
 const TICKS_PER_SECOND = 100;
 const PAGE_BYTES = 4_096;
 
@@ -17,7 +17,7 @@ export interface ProcessUse {
 
 let bootId: string | undefined;
 
-/** Of this start of the machine. */
+/** The machine has another one at each start. */
 export function thisBoot(): string {
   bootId ??= readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
   return bootId;

@@ -10,7 +10,7 @@ export interface ProcessIdentity {
 export interface RunRecord {
   supervisor: ProcessIdentity;
   monitor: ProcessIdentity | undefined;
-  /** Of the start of the machine. */
+  /** The id of the start of the machine. */
   boot: string;
   startedAt: bigint | undefined;
   readyAt: bigint | undefined;
@@ -23,7 +23,7 @@ export interface RunRecord {
 
 export interface RunEnd {
   endedAt: bigint;
-  /** Of wait(2), for the monitor. */
+  /** The status that wait(2) gave for the monitor. */
   status: number;
   cpuMicros: number;
   stop: 'none' | 'asked' | 'forced';
