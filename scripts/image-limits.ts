@@ -1,4 +1,5 @@
 import { DEFAULT_CONFIG } from '../src/config/options.js';
+import { MAX_TREE_BYTES } from '../src/engines/microvm/images/layer-tree.js';
 import { MAX_REFERENCES } from '../src/registry/stored-access.js';
 import {
   CONFIG_TIMEOUT_MS,
@@ -55,6 +56,11 @@ export const IMAGE_LIMITS = {
       limit: 'a manifest, an index or a configuration of a pulled image',
       value: bytes(MAX_DOCUMENT_BYTES),
       beyond: 'the start fails',
+    },
+    {
+      limit: 'memory for the names, owners and attributes of an image of microVMs',
+      value: bytes(MAX_TREE_BYTES),
+      beyond: 'the image is refused',
     },
     { limit: 'redirects of a registry', value: number(MAX_REDIRECTS), beyond: 'the start fails' },
   ],

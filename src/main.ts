@@ -5,6 +5,7 @@ import { configCommand } from './cli/config.js';
 import { databaseCommands } from './cli/database.js';
 import { doctorCommand } from './cli/doctor.js';
 import { eventsCommand } from './cli/events.js';
+import { imagesCommand } from './cli/images.js';
 import { importCommand } from './cli/import.js';
 import { installCommand } from './cli/install.js';
 import { keyCommand } from './cli/key.js';
@@ -52,6 +53,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(eventsCommand())
     .addCommand(webhookCommand())
     .addCommand(importCommand())
+    .addCommand(imagesCommand())
     .addCommand(backupCommand())
     .addCommand(restoreCommand())
     .addCommand(installCommand())

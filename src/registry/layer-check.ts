@@ -1,16 +1,18 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { PassThrough, type Readable, type Transform } from 'node:stream';
+import { PassThrough, type Transform } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { MAX_FILES } from './limits.js';
 import type { Descriptor } from './manifest.js';
 import { PullError, type PullFailure } from './pull-error.js';
-import { TarScan } from './tar-scan.js';
-
-/** Runs work on a few bytes when an iteration of the event loop has time for it. */
-export type Step = <T>(work: () => T) => Promise<T>;
+import { TarScan, type TarVisitor } from './tar-scan.js';
+import type { Step } from './step.js';
+import { uncompress } from './uncompress.js';
+import { atLeast } from './at-least.js';
 
 const GZIP_MAGIC = Buffer.from([0x1f, 0x8b]);
+/** It has 32 headers at most, each of which is some work for the visitor. */
+const PIECE_BYTES = 16 * 1_024;
 
 export interface SizeLimit {
   bytes: number;
@@ -87,40 +89,75 @@ function inflate(begin: Buffer, budget: ImageBudget, step: Step): Inflating {
   return { input, digest, failed: failed.signal };
 }
 
-async function measure(uncompressed: Readable, budget: ImageBudget, step: Step): Promise<string> {
-  const hash = createHash('sha256');
-  const scan = new TarScan();
-  let files = 0;
+async function measure(
+  uncompressed: AsyncIterable<Buffer>,
+  budget: ImageBudget,
+  step: Step,
+): Promise<string> {
+  const measure = new LayerMeasure(new TarScan(), budget, step);
   try {
-    for await (const chunk of uncompressed as AsyncIterable<Buffer>) {
-      await step(() => {
-        hash.update(chunk);
-        scan.push(chunk);
-      });
-      budget.take(chunk.length, scan.entries - files);
-      files = scan.entries;
-    }
-    scan.end();
+    for await (const chunk of uncompressed) await measure.take(chunk);
+    return measure.end();
   } catch (cause) {
     throw cause instanceof PullError
       ? cause
       : new PullError('broken', 'a layer cannot be uncompressed', { cause });
   }
-  return `sha256:${hash.digest('hex')}`;
 }
 
-async function* atLeast(length: number, chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let begin: Buffer | undefined = Buffer.alloc(0);
-  for await (const chunk of chunks) {
-    if (!begin) yield chunk;
-    else {
-      begin = Buffer.concat([begin, chunk]);
-      if (begin.length < length) continue;
-      yield begin;
-      begin = undefined;
+class LayerMeasure {
+  private readonly hash = createHash('sha256');
+  private files = 0;
+
+  constructor(
+    private readonly scan: TarScan,
+    private readonly budget: ImageBudget,
+    private readonly step: Step,
+  ) {}
+
+  async take(chunk: Buffer): Promise<void> {
+    await this.step(() => {
+      this.hash.update(chunk);
+      this.scan.push(chunk);
+    });
+    this.budget.take(chunk.length, this.scan.entries - this.files);
+    this.files = this.scan.entries;
+  }
+
+  /** The digest. */
+  end(): string {
+    this.scan.end();
+    return `sha256:${this.hash.digest('hex')}`;
+  }
+}
+
+export interface LayerReading {
+  budget: ImageBudget;
+  step: Step;
+  visitor: TarVisitor;
+  /** Awaited after each piece of the uncompressed layer. */
+  onPiece: () => Promise<void>;
+}
+
+/**
+ * Gives the entries of a layer to the visitor. Throws PullError unless the uncompressed layer has the digest, or an
+ * error of the source or of `onPiece`.
+ */
+export async function readLayer(
+  layer: AsyncIterable<Buffer>,
+  diffId: string,
+  { budget, step, visitor, onPiece }: LayerReading,
+): Promise<void> {
+  const measure = new LayerMeasure(new TarScan(visitor), budget, step);
+  for await (const chunk of uncompress(layer, step)) {
+    for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
+      await measure.take(chunk.subarray(at, at + PIECE_BYTES));
+      await onPiece();
     }
   }
-  if (begin && begin.length > 0) yield begin;
+  const digest = measure.end();
+  if (digest !== diffId)
+    throw new PullError('mismatch', `an uncompressed layer has the digest ${digest} instead of ${diffId}`);
 }
 
 /** Passes a blob on, and throws PullError unless it has the size and the digest of its descriptor. */

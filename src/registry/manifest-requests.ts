@@ -1,12 +1,12 @@
-import { createHash } from 'node:crypto';
 import { DIGEST } from '../spec/image-reference.js';
 import { MAX_DOCUMENT_BYTES } from './limits.js';
 import { MANIFEST_TYPES, readManifest, type Manifest } from './manifest.js';
 import { PullError } from './pull-error.js';
 import { readAll, type RegistrySession } from './registry-session.js';
+import { sha256Digest } from './sha256-digest.js';
 
 export async function requestDigest(session: RegistrySession, version: string): Promise<string> {
-  const digest = (await requestHead(session, version)) ?? digestOf(await requestBody(session, version));
+  const digest = (await requestHead(session, version)) ?? sha256Digest(await requestBody(session, version));
   if (DIGEST.test(version) && digest !== version)
     throw new PullError('mismatch', `${version} leads to ${digest}`);
   return digest;
@@ -40,15 +40,11 @@ export async function requestPlatformManifest(
 
 async function requestVerified(session: RegistrySession, digest: string): Promise<Buffer> {
   const bytes = await requestBody(session, digest);
-  if (digestOf(bytes) !== digest) throw new PullError('mismatch', `the manifest is not ${digest}`);
+  if (sha256Digest(bytes) !== digest) throw new PullError('mismatch', `the manifest is not ${digest}`);
   return bytes;
 }
 
 async function requestBody(session: RegistrySession, version: string): Promise<Buffer> {
   const { body } = await session.request(`manifests/${version}`, 'GET', MANIFEST_TYPES);
   return readAll(body, MAX_DOCUMENT_BYTES);
-}
-
-function digestOf(bytes: Buffer): string {
-  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 }

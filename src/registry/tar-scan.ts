@@ -1,4 +1,11 @@
 import { PullError } from './pull-error.js';
+import { readEntry, type Extensions, type TarEntry } from './tar-entry.js';
+
+/** Gets the entries of an archive as it passes. `content` belongs to the latest entry. */
+export interface TarVisitor {
+  entry(entry: TarEntry): void;
+  content(bytes: Buffer): void;
+}
 
 const BLOCK = 512;
 const ZEROS = Buffer.alloc(BLOCK);
@@ -15,18 +22,32 @@ export class TarScan {
   entries = 0;
   private readonly header = Buffer.alloc(BLOCK);
   private headerHas = 0;
+  /** With the padding. */
   private left = 0;
-  private extra: { chunks: Buffer[]; length: number } | undefined;
-  private isGlobal = false;
-  /** From the extended header before an entry. */
-  private extendedSize: number | undefined;
+  private padding = 0;
+  /** Of the archive, before this chunk. */
+  private position = 0;
+  private extra: { type: string; chunks: Buffer[]; length: number } | undefined;
+  /** From the extended headers before an entry. */
+  private extensions: Extensions = {};
   private hasBegun = false;
+  private zeroBlocks = 0;
+
+  /** Default: the entries are only counted and checked. */
+  constructor(private readonly visitor?: TarVisitor) {}
 
   push(chunk: Buffer): void {
-    for (let at = 0; at < chunk.length;) {
+    this.read(chunk);
+    this.position += chunk.length;
+  }
+
+  private read(chunk: Buffer): void {
+    for (let at = 0; at < chunk.length && this.zeroBlocks < 2;) {
       if (this.left > 0) {
         const content = chunk.subarray(at, at + this.left);
-        this.extra?.chunks.push(content);
+        const bare = content.subarray(0, Math.max(0, this.left - this.padding));
+        if (this.extra) this.extra.chunks.push(bare);
+        else if (bare.length > 0) this.visitor?.content(bare);
         this.left -= content.length;
         at += content.length;
         if (this.left === 0) this.endExtra();
@@ -38,51 +59,80 @@ export class TarScan {
         this.headerHas = 0;
         if (!this.hasBegun) refuseCompression(this.header);
         this.hasBegun = true;
-        if (!this.header.equals(ZEROS)) this.beginEntry();
+        if (this.isEnd()) return;
+        if (this.zeroBlocks === 0) this.beginEntry(this.position + at);
       }
     }
+  }
+
+  /** Two blocks of zeroes end an archive, and readers ignore what follows. */
+  private isEnd(): boolean {
+    if (this.zeroBlocks < 2) {
+      if (this.header.equals(ZEROS)) this.zeroBlocks += 1;
+      else if (this.zeroBlocks === 1)
+        throw new PullError('broken', 'a layer has a block of zeroes between entries');
+    }
+    return this.zeroBlocks === 2;
   }
 
   end(): void {
     if (!this.hasBegun && this.headerHas > 0)
       throw new PullError('broken', 'a layer is shorter than a header of an archive');
+    if (this.left > this.padding) throw new PullError('broken', 'a layer ends within a file');
   }
 
-  private beginEntry(): void {
+  private beginEntry(position: number): void {
     const type = String.fromCharCode(this.header[156]!);
     const size = readSize(this.header);
     if (EXTRA.has(type)) {
       if (size > MAX_EXTRA_BYTES) throw new PullError('broken', 'an extended header of a layer is too large');
-      if (type === 'x' || type === 'g') {
-        this.extendedSize = undefined;
-        this.extra = { chunks: [], length: size };
-      }
-      this.left = padded(size);
-      this.isGlobal = type === 'g';
+      if (type === 'x') delete this.extensions.records;
+      if (type === 'g') this.extensions = {};
+      this.expect(size);
+      this.extra = { type, chunks: [], length: size };
       if (size === 0) this.endExtra();
       return;
     }
-    const whole = this.extendedSize ?? size;
-    this.extendedSize = undefined;
+    const extensions = this.extensions;
+    this.extensions = {};
+    const whole = sizeIn(extensions.records) ?? size;
     this.entries += 1;
-    if (type === FILE) this.left = padded(whole);
-    else if (!WITHOUT_CONTENT.has(type) && (type !== OLD_FILE || whole > 0)) {
+    const isOldFile = type === OLD_FILE && whole === 0;
+    if (type !== FILE && !WITHOUT_CONTENT.has(type) && !isOldFile) {
       throw new PullError('unsupported', `a layer has an entry of type ${JSON.stringify(type)}`);
     }
+    const content = type === FILE ? whole : 0;
+    this.expect(content);
+    this.visitor?.entry(readEntry(this.header, extensions, { size: content, position }));
+  }
+
+  private expect(size: number): void {
+    this.left = padded(size);
+    this.padding = this.left - size;
   }
 
   private endExtra(): void {
     if (!this.extra) return;
-    const { chunks, length } = this.extra;
+    const { type, chunks, length } = this.extra;
     this.extra = undefined;
-    const records = readRecords(Buffer.concat(chunks).subarray(0, length).toString('latin1'));
+    const text = Buffer.concat(chunks, length).toString('latin1');
+    if (type === 'L' || type === 'K') {
+      this.extensions[type === 'L' ? 'name' : 'target'] = text.split('\0', 1)[0]!;
+      return;
+    }
+    const records = readRecords(text);
     if ([...records.keys()].some((key) => key.startsWith('GNU.sparse.'))) {
       throw new PullError('unsupported', 'a layer has a sparse file');
     }
-    const size = records.get('size');
-    if (size !== undefined && !this.isGlobal)
-      this.extendedSize = checkedSize(/^\d+$/.test(size) ? Number(size) : NaN);
+    // Readers of layers ignore the records that are for all entries.
+    if (type === 'x') this.extensions.records = records;
   }
+}
+
+function sizeIn(records: ReadonlyMap<string, string> | undefined): number | undefined {
+  const size = records?.get('size');
+  if (size === undefined) return undefined;
+  return checkedSize(/^\d+$/.test(size) ? Number(size) : NaN);
 }
 
 const COMPRESSIONS = ['\x1f\x8b', 'BZh', '\xfd7zXZ', '\x28\xb5\x2f\xfd'];

@@ -10,13 +10,8 @@ import type { PullOptions } from '../../../engine/definition.js';
 import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import { findOperatorImage, findPulledImage, pulledName, type EngineImage } from './engine-image.js';
 import { HeldImages } from './held-images.js';
-import {
-  checkSize,
-  ImageBudget,
-  verified,
-  type SizeLimit,
-  type Step,
-} from '../../../registry/layer-check.js';
+import { checkSize, ImageBudget, verified, type SizeLimit } from '../../../registry/layer-check.js';
+import type { Step } from '../../../registry/step.js';
 import {
   LATEST_TIMEOUT_MS,
   MAX_DOCUMENT_BYTES,

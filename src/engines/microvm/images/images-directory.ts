@@ -1,0 +1,2 @@
+/** Below the data directory. */
+export const IMAGES_DIRECTORY = 'microvm/images';

@@ -1,0 +1,61 @@
+import { Type } from 'typebox';
+import { validatorOf } from '../http/validation.js';
+import { parseJson } from '../lib/json.js';
+import { PullError } from './pull-error.js';
+
+const Text = Type.String({ pattern: '^[^\\0]*$' });
+const Words = Type.Optional(Type.Union([Type.Null(), Type.Array(Text)]));
+const Names = Type.Optional(Type.Union([Type.Null(), Type.Record(Type.String(), Type.Unknown())]));
+
+const isConfig = validatorOf(
+  Type.Object({
+    config: Type.Optional(
+      Type.Union([
+        Type.Null(),
+        Type.Object({
+          Env: Words,
+          Cmd: Words,
+          Entrypoint: Words,
+          User: Type.Optional(Text),
+          WorkingDir: Type.Optional(Text),
+          StopSignal: Type.Optional(Text),
+          ExposedPorts: Names,
+          Volumes: Names,
+        }),
+      ]),
+    ),
+  }),
+);
+
+/** What an image says about its programs. */
+export interface ImageConfig {
+  /** Such as `PATH=/bin`. */
+  env: string[];
+  cmd: string[];
+  entrypoint: string[];
+  /** Empty: root. */
+  user: string;
+  /** Empty: the top of the file system. */
+  workdir: string;
+  stopSignal: string | null;
+  /** Such as `80/tcp`. */
+  exposedPorts: string[];
+  volumes: string[];
+}
+
+/** Throws PullError. */
+export function readImageConfig(bytes: Buffer): ImageConfig {
+  const document = parseJson(bytes.toString());
+  if (!isConfig(document)) throw new PullError('broken', 'the configuration of the image is invalid');
+  const { Env, Cmd, Entrypoint, User, WorkingDir, StopSignal, ExposedPorts, Volumes } = document.config ?? {};
+  return {
+    env: Env ?? [],
+    cmd: Cmd ?? [],
+    entrypoint: Entrypoint ?? [],
+    user: User ?? '',
+    workdir: WorkingDir ?? '',
+    stopSignal: StopSignal ?? null,
+    exposedPorts: Object.keys(ExposedPorts ?? {}),
+    volumes: Object.keys(Volumes ?? {}),
+  };
+}
