@@ -27,7 +27,7 @@ const isConfig = validatorOf(
   }),
 );
 
-/** What an image says about its programs. */
+/** The part of a configuration that is about programs. */
 export interface ImageConfig {
   /** Such as `PATH=/bin`. */
   env: string[];

@@ -15,7 +15,7 @@ const TYPES = {
 export interface TarEntry {
   type: (typeof TYPES)[keyof typeof TYPES];
   path: string;
-  /** Of a hard link or a symlink. */
+  /** The target of a hard link or a symlink. */
   target: string;
   /** Without the type. */
   mode: number;
@@ -28,15 +28,15 @@ export interface TarEntry {
   minor: number;
   xattrs: ReadonlyMap<string, string>;
   size: number;
-  /** Of the content in the archive. */
+  /** The position of the content in the archive. */
   position: number;
 }
 
-/** What the extended headers before an entry say. */
+/** The values of the extended headers before an entry. */
 export interface Extensions {
-  /** Of POSIX. */
+  /** Records of POSIX. */
   records?: ReadonlyMap<string, string>;
-  /** Of GNU. */
+  /** Names of GNU. */
   name?: string;
   target?: string;
 }

@@ -25,7 +25,7 @@ export class TarScan {
   /** With the padding. */
   private left = 0;
   private padding = 0;
-  /** Of the archive, before this chunk. */
+  /** The bytes of the archive before this chunk. */
   private position = 0;
   private extra: { type: string; chunks: Buffer[]; length: number } | undefined;
   /** From the extended headers before an entry. */

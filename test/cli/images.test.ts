@@ -99,7 +99,7 @@ test('the OCI layout is imported from a directory and from an archive, with equa
   expect(await json('import', archive, '--name', 'a')).toEqual(first);
 });
 
-test('what is no image is refused with the reason', async () => {
+test('an archive without an image is refused with the reason', async () => {
   const { folder, layers, ...cli } = await images({ '../../outside': '' });
   const { code, err } = await cli.import(await writeArchive(join(folder, 'image.tar'), savedFiles(layers)));
   expect({ code, err }).toEqual({

@@ -12,7 +12,7 @@ import { digestOf } from './private-registry.js';
 
 const reason = whyNot();
 
-/** Tests that mount images of EROFS. With SANDKEEP_TEST_MICROVM=required, as in CI, they fail where it is impossible. */
+/** Tests that mount images of EROFS. With SANDKEEP_TEST_MICROVM=required they fail where that is impossible. */
 export const describeErofs =
   reason === undefined || process.env['SANDKEEP_TEST_MICROVM'] === 'required'
     ? describe

@@ -23,7 +23,7 @@ export function savedFiles(
 
 interface Saved {
   names: string[] | null;
-  /** What the image says about its programs. */
+  /** The part of the configuration that is about programs. */
   config: object;
 }
 

@@ -51,7 +51,7 @@ test('the image of this platform is found in an index', async () => {
   await expect(other).rejects.toThrow('it does not exist for the platform of this machine');
 });
 
-test('what is no image is refused with the reason, and leaves nothing', async () => {
+test('an archive without an image is refused with the reason, and leaves nothing', async () => {
   const { folder, store, load } = makeStore();
   const layers = [await layerOf({ a: 'a' })];
   const archive = async (files: Files) => writeArchive(join(folder, 'image.tar'), files);

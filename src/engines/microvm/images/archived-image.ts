@@ -10,10 +10,10 @@ import type { ImageArchive } from './image-archive.js';
 
 export interface ArchivedImage {
   config: Buffer;
-  /** Of the configuration. */
+  /** The digest of the configuration. */
   digest: string;
   layers: { diffId: string; file: string }[];
-  /** In an archive of `docker save`. */
+  /** The names in an archive of `docker save`. */
   names: string[];
 }
 

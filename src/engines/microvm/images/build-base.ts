@@ -32,7 +32,7 @@ export interface BaseOptions {
 
 export interface Base {
   bytes: number;
-  /** Of all bytes. */
+  /** The hash of all bytes. */
   sha256: string;
 }
 

@@ -31,7 +31,7 @@ const DIRENT_TYPES = { file: 1, directory: 2, character: 3, block: 4, pipe: 5, s
 export interface Superblock {
   rootNid: number;
   inodes: number;
-  /** Of the image. */
+  /** The size of the image. */
   blocks: number;
   /** The block of the first inode. */
   metadataBlock: number;

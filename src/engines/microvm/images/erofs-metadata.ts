@@ -30,7 +30,7 @@ interface Placed {
   size: number;
   block: number;
   inlineBytes: number;
-  /** Of a directory. */
+  /** The entries of a directory, in their order. */
   names: string[];
   parent: Placed | undefined;
 }

@@ -13,7 +13,7 @@ const OVERLAY = 'trusted.overlay.';
 const HEADER_BYTES = 12;
 const ENTRY_BYTES = 4;
 const MAX_NAME = 255;
-/** Of Linux, for one value and for all of a file. */
+/** The limits of Linux, for one value and for all values of a file. */
 const MAX_VALUE = 65_535;
 const MAX_ALL = 65_536;
 

@@ -13,7 +13,7 @@ const DIRECTORY = 'names';
 export interface ImageName {
   /** In its normal form. */
   reference: string;
-  /** Of the image. */
+  /** The digest of the image. */
   digest: string;
 }
 

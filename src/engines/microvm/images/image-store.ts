@@ -20,7 +20,7 @@ const HEX = /^[0-9a-f]{64}$/;
 const DRAFT_MS = 60_000;
 
 export interface StoredImage {
-  /** Of its configuration: the id that engines of containers give to the image. */
+  /** The digest of its configuration: the id that engines of containers give to the image. */
   digest: string;
   directory: string;
   base: Base;
@@ -48,8 +48,8 @@ const isRecord = validatorOf(
 
 /**
  * The images of microVMs: a directory for each, by the digest of its configuration, with the base and the record of it.
- * An image appears whole, by a rename, and goes by one. A sandbox holds its base by a hard link, so an image whose base
- * has one name is unused, and a removed one stays for its sandboxes.
+ * An image appears whole, by a rename, and goes by one. A sandbox holds its base by a hard link: an image whose base
+ * has one name is unused, and the base of a removed image stays for its sandboxes.
  */
 export class ImageStore {
   /** By image: the file whose content had the right digest. */

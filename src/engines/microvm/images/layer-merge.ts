@@ -7,8 +7,8 @@ import type { LayerTree } from './layer-tree.js';
 import type { SequentialFile } from './sequential-file.js';
 
 /**
- * Puts the entries of a layer into the tree, and the content of its files into the image: whole blocks at once, and
- * short last parts among the tails, which follow their inodes in the end.
+ * Puts the entries of a layer into the tree, and the content of its files into the image. Whole blocks are written at
+ * once. Short last parts become tails, which follow their inodes in the end.
  */
 export class LayerMerge implements TarVisitor {
   private file: File | undefined;

@@ -14,7 +14,7 @@ const MAX_PATH = 4_096;
 const MAX_TARGET = 4_095;
 const MAX_NAME = 255;
 const MAX_LINKS = 40;
-/** Of the symlinks on the way of one entry: this process resolves them between the requests of others. */
+/** The bytes of the symlinks on the way of one entry: this process resolves them between the requests of others. */
 const MAX_LINK_BYTES = 8_192;
 
 const WHITEOUT = '.wh.';

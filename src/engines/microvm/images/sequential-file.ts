@@ -9,7 +9,7 @@ export class SequentialFile {
   private readonly full: Buffer[] = [];
   private piece = Buffer.allocUnsafe(PIECE_BYTES);
   private used = 0;
-  /** Of the file. */
+  /** The size of the file. */
   private written = 0;
 
   constructor(private readonly file: FileHandle) {}
