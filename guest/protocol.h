@@ -82,6 +82,28 @@
 #define SET_ATIME 16
 #define SET_MTIME 32
 
+#define BOOT_END 0
+#define BOOT_HOST_NAME 1
+#define BOOT_USER 2
+#define BOOT_VARIABLE 3
+#define BOOT_ARGUMENT 4
+#define BOOT_RLIMIT 5
+#define BOOT_SEED 6
+#define BOOT_MODULE 7
+#define BOOT_FILE 8
+#define BOOT_MOUNT 9
+#define BOOT_NETWORK 10
+#define BOOT_RESTRICTED 11
+
+#define BOOT_MOUNT_MEMORY 1
+#define BOOT_MOUNT_SHARED 2
+#define BOOT_MOUNT_DISK 3
+
+#define MOUNT_READONLY 1
+#define MOUNT_NOSUID 2
+#define MOUNT_NODEV 4
+#define MOUNT_NOEXEC 8
+
 #define LIMIT_PAYLOAD 262144
 #define LIMIT_INPUT_WINDOW 524288
 #define LIMIT_FRAME_COST 256
@@ -90,6 +112,14 @@
 #define LIMIT_PATH 4096
 #define LIMIT_RECORD 32
 #define LIMIT_CUT 31
+#define LIMIT_BOOT_BYTES 16777216
+#define LIMIT_CONTROL_LINE 120
+#define LIMIT_SESSION_KEY 16
+#define LIMIT_SESSION_MARK 8
+
+#define HANDSHAKE_HELLO "sandkeep session"
+#define HANDSHAKE_WELCOME "sandkeep started"
+#define HANDSHAKE_REFUSAL "sandkeep refused"
 
 #define HEADER_BYTES 9
 struct header_layout {
@@ -458,6 +488,64 @@ static inline struct done_layout take_done(Reader *from) {
 }
 static inline void put_done(u8 *to, struct done_layout from) {
   put(to + 0, from.errno, 4);
+}
+
+#define BOOT_RECORD_BYTES 5
+struct boot_record_layout {
+  u32 length;
+  u8 type;
+};
+static inline struct boot_record_layout take_boot_record(Reader *from) {
+  struct boot_record_layout to;
+  to.length = (u32)take(from, 4);
+  to.type = (u8)take(from, 1);
+  return to;
+}
+static inline void put_boot_record(u8 *to, struct boot_record_layout from) {
+  put(to + 0, from.length, 4);
+  put(to + 4, from.type, 1);
+}
+
+#define BOOT_FILE_BYTES 4
+struct boot_file_layout {
+  u32 mode;
+};
+static inline struct boot_file_layout take_boot_file(Reader *from) {
+  struct boot_file_layout to;
+  to.mode = (u32)take(from, 4);
+  return to;
+}
+static inline void put_boot_file(u8 *to, struct boot_file_layout from) {
+  put(to + 0, from.mode, 4);
+}
+
+#define BOOT_MOUNT_BYTES 2
+struct boot_mount_layout {
+  u8 kind;
+  u8 flags;
+};
+static inline struct boot_mount_layout take_boot_mount(Reader *from) {
+  struct boot_mount_layout to;
+  to.kind = (u8)take(from, 1);
+  to.flags = (u8)take(from, 1);
+  return to;
+}
+static inline void put_boot_mount(u8 *to, struct boot_mount_layout from) {
+  put(to + 0, from.kind, 1);
+  put(to + 1, from.flags, 1);
+}
+
+#define BOOT_NETWORK_BYTES 4
+struct boot_network_layout {
+  u32 mtu;
+};
+static inline struct boot_network_layout take_boot_network(Reader *from) {
+  struct boot_network_layout to;
+  to.mtu = (u32)take(from, 4);
+  return to;
+}
+static inline void put_boot_network(u8 *to, struct boot_network_layout from) {
+  put(to + 0, from.mtu, 4);
 }
 
 _Static_assert(EPERM == 1, "protocol.ts has another EPERM");

@@ -11,6 +11,9 @@ const NUMBERS: Record<string, Readonly<Record<string, number>>> = {
   OOM: protocol.OOM,
   OPEN: protocol.OPEN,
   SET: protocol.SET,
+  BOOT: protocol.BOOT,
+  BOOT_MOUNT: protocol.BOOT_MOUNT,
+  MOUNT: protocol.MOUNT_FLAG,
   LIMIT: protocol.LIMIT,
 };
 
@@ -20,6 +23,9 @@ export function guestHeader(): string {
     Object.entries(group)
       .map(([name, value]) => `#define ${prefix}_${snake(name).toUpperCase()} ${value}\n`)
       .join(''),
+  );
+  const texts = Object.entries(protocol.HANDSHAKE).map(
+    ([name, text]) => `#define HANDSHAKE_${snake(name).toUpperCase()} "${text}"\n`,
   );
   const layouts = Object.entries(protocol.LAYOUT).map(([name, layout]) => layoutInC(name, layout));
   const errors = Object.entries(protocol.ERRORS).map(
@@ -35,6 +41,7 @@ export function guestHeader(): string {
 #include "common/bytes.h"
 
 ${numbers.join('\n')}
+${texts.join('')}
 ${layouts.join('\n')}
 ${errors.join('')}
 #endif

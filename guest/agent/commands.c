@@ -1,10 +1,10 @@
 #include "commands.h"
 #include "../common/execute.h"
 #include "../common/oom.h"
+#include "../common/users.h"
 #include "frames.h"
 #include "reports.h"
 #include "streams.h"
-#include "users.h"
 #include <asm/ioctls.h>
 #include <asm/termbits.h>
 #include <linux/fcntl.h>

@@ -11,7 +11,7 @@
 #include "../agent/file-trees.h"
 #include "../agent/handles.h"
 #include "../agent/requests.h"
-#include "../agent/users.h"
+#include "../common/users.h"
 #include <asm/ioctls.h>
 #include <asm/poll.h>
 #include <linux/stat.h>

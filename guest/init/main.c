@@ -2,7 +2,8 @@
  * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
  *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--host-name=NAME]
- *        [--append-path=DIRECTORY] [--record=HYPHENS] [--workdir=DIRECTORY] [--agents] [-- COMMAND [ARGUMENT...]]
+ *        [--append-path=DIRECTORY] [--record=HYPHENS] [--record-copy=N] [--workdir=DIRECTORY] [--agents]
+ *        [-- COMMAND [ARGUMENT...]]
  *   init --listen=PORT   only accepts TCP connections, for the probe of a network
  *   init --open=DIRECTORY...   prepares volumes before their first use, and exits
  *   init --check         exits at once, which shows that the engine can run it
@@ -10,10 +11,10 @@
  * It starts COMMAND once, in a session of its own, and keeps the sandbox up after COMMAND has ended. With --until-exit
  * the sandbox ends with COMMAND, and the exit code of COMMAND becomes its own. Without COMMAND it only keeps the
  * sandbox up. It reaps every orphan and forwards signals to COMMAND. With --output-rate it limits the output of COMMAND
- * (output.h). With --record it keeps the end of COMMAND there (record.h). With --await it starts COMMAND when FILE
- * exists, with --host-name when the sandbox has that name (host_name.h). --append-path adds a directory to PATH of
- * COMMAND. --workdir makes and enters the working directory of COMMAND (workdir.h). With --agents it starts an agent
- * for each connection of the service (agents.h).
+ * (output.h). With --record it keeps the end of COMMAND there (record.h), and with --record-copy it writes it to the
+ * inherited descriptor N. With --await it starts COMMAND when FILE exists, with --host-name when the sandbox has that
+ * name (host_name.h). --append-path adds a directory to PATH of COMMAND. --workdir makes and enters the working
+ * directory of COMMAND (workdir.h). With --agents it starts an agent for each connection of the service (agents.h).
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that
@@ -159,6 +160,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     const char *named = after(*argument, "--host-name=");
     const char *added = after(*argument, "--append-path=");
     const char *kept = after(*argument, "--record=");
+    const char *copied = after(*argument, "--record-copy=");
     const char *entered = after(*argument, "--workdir=");
     const char *port = after(*argument, "--listen=");
     const char *volume = after(*argument, "--open=");
@@ -178,7 +180,10 @@ __attribute__((used, noreturn)) void start(long *stack) {
       record = (char *)kept;
     else if (kept)
       continue;
-    else if (entered)
+    else if (copied) {
+      record_copy = parse(copied);
+      call(__NR_fcntl, record_copy, F_SETFD, FD_CLOEXEC, 0);
+    } else if (entered)
       workdir.path = (char *)entered;
     else if (port && listen_on(parse(port)) < 0)
       leave(EXIT_NOT_LISTENING);

@@ -11,6 +11,9 @@
 /* The text of the argument, LIMIT_RECORD hyphens until the command has ended. Null: nobody asked for a record. */
 extern char *record;
 
+/* A descriptor that gets the text too, without the hyphens. -1: none. */
+extern long record_copy;
+
 /* The count of oom.h at the start of the command. */
 extern long kills_before;
 

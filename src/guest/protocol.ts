@@ -117,6 +117,54 @@ export const OPEN = { read: 1, write: 2, append: 4, create: 8, truncate: 16, new
 /** Bits of `attributes.which`. */
 export const SET = { mode: 1, uid: 2, gid: 4, size: 8, atime: 16, mtime: 32 } as const;
 
+/**
+ * The records of the boot configuration of a virtual machine: layout `bootRecord`, payload. The service writes them to
+ * a disk, which the program `guest/boot` reads. Unlike the agent, both are always of one release.
+ */
+export const BOOT = {
+  /** The last record. A configuration without it is incomplete. */
+  end: 0,
+  hostName: 1,
+  /** As on Docker: `name`, `uid`, `name:group` or `uid:gid`. Default: root. */
+  user: 2,
+  /** A variable of the environment: `NAME=value`. */
+  variable: 3,
+  /** An argument of process 1. */
+  argument: 4,
+  /** Layout `limit`. */
+  rlimit: 5,
+  /** Random bytes for the kernel. */
+  seed: 6,
+  /** The file name of a kernel module, without its directory. After the modules that it needs. */
+  module: 7,
+  /** Layout `bootFile`, path in the sandbox, content. */
+  file: 8,
+  /** Layout `bootMount`; then source, target, type of the file system, options. */
+  mount: 9,
+  /** Layout `bootNetwork`; then address and gateway of IPv4, 4 bytes each. */
+  network: 10,
+  /** The sandbox gets no capabilities. */
+  restricted: 11,
+} as const;
+
+/** `bootMount.kind`. The source of `shared` is a virtiofs tag, that of `disk` the serial number of a disk. */
+export const BOOT_MOUNT = { memory: 1, shared: 2, disk: 3 } as const;
+
+/** Bits of `bootMount.flags`, as in mount(2). */
+export const MOUNT_FLAG = { readonly: 1, nosuid: 2, nodev: 4, noexec: 8 } as const;
+
+/**
+ * The handshake on the port of the agent. A virtio port has no sessions: the bytes of an earlier client may be before
+ * those of this one, in both directions. The client sends `hello`, a random key, and the exclusive or of both. It sends
+ * nothing more before the answer, which is `welcome` or `refusal`, and the key. Each later frame of the client is
+ * followed by the first bytes of the key, so a frame that the next client completes is recognized.
+ */
+export const HANDSHAKE = {
+  hello: 'sandkeep session',
+  welcome: 'sandkeep started',
+  refusal: 'sandkeep refused',
+} as const;
+
 export const LIMIT = {
   /** The longest payload in either direction. */
   payload: 262_144,
@@ -132,6 +180,13 @@ export const LIMIT = {
   record: 32,
   /** The byte with which process 1 ends a part of a long line of the log. */
   cut: 0x1f,
+  /** The bytes of a boot configuration. */
+  bootBytes: 16_777_216,
+  /** A line of the port `control`, without its end. */
+  controlLine: 120,
+  /** The key of the handshake, and its part after each frame. */
+  sessionKey: 16,
+  sessionMark: 8,
 } as const;
 
 export const LAYOUT = {
@@ -173,6 +228,10 @@ export const LAYOUT = {
   consumed: { bytes: 'u32' },
   inputFailed: { errno: 'u32' },
   done: { errno: 'u32' },
+  bootRecord: { length: 'u32', type: 'u8' },
+  bootFile: { mode: 'u32' },
+  bootMount: { kind: 'u8', flags: 'u8' },
+  bootNetwork: { mtu: 'u32' },
 } as const satisfies Record<string, Layout>;
 
 /**

@@ -1,11 +1,11 @@
 /*
  * The users of commands, from /etc/passwd and /etc/group of the image. The sandbox writes both files: a pipe, a device
- * or a huge file in their place must do no harm. Only child processes of the agent read them.
+ * or a huge file in their place must do no harm. Only child processes read them.
  */
 #ifndef SANDKEEP_USERS_H
 #define SANDKEEP_USERS_H
 
-#include "../common/execute.h"
+#include "execute.h"
 
 #define USER_GROUPS 64
 

@@ -1,7 +1,7 @@
 #include "users.h"
 #include <linux/fcntl.h>
 
-/* The processes that read it are children: the agent itself never touches these pages. */
+/* The processes that read it are children: their parents never touch these pages. */
 static u8 database[1 << 20];
 
 /* Reads a whole file, as far as there is room. Returns its length, 0 when there is none. */

@@ -1,0 +1,120 @@
+#include "sandbox.h"
+#include "../common/execute.h"
+#include "../common/users.h"
+#include "configuration.h"
+#include "failure.h"
+#include "files.h"
+#include "mounts.h"
+#include "rights.h"
+#include "root.h"
+#include <linux/fcntl.h>
+#include <linux/mount.h>
+#include <linux/sched.h>
+
+#define INIT "/.sandkeep/bin/init"
+#define GROUP "/sys/fs/cgroup/sandbox"
+#define RECORD_DESCRIPTOR 3
+#define RECORD_OPTION "--record-copy=3"
+
+/* The counts of the control group are those of the sandbox alone. */
+static void make_control_group(void) {
+  need(call6(__NR_mount, (long)"cgroup2", (long)"/sys/fs/cgroup", (long)"cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, 0, 0),
+       "mount", "/sys/fs/cgroup");
+  /* One that the kernel lacks refuses its write alone. */
+  write_text("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
+  write_text("/sys/fs/cgroup/cgroup.subtree_control", "+pids");
+  need(call(__NR_mkdirat, AT_FDCWD, GROUP, 0755, 0), "make the control group", GROUP);
+}
+
+static void enter_control_group(void) {
+  need(write_text(GROUP "/cgroup.procs", "0"), "enter the control group", GROUP);
+  need(call(__NR_unshare, CLONE_NEWCGROUP, 0, 0, 0), "leave the control group of the machine", 0);
+}
+
+/* The names of the machine end here: paths are those of the sandbox from now on. */
+static void enter_root(void) {
+  need(call(__NR_chdir, ROOT, 0, 0, 0), "enter", ROOT);
+  need(call6(__NR_mount, (long)".", (long)"/", 0, MS_MOVE, 0, 0), "move", ROOT);
+  need(call(__NR_chroot, ".", 0, 0, 0), "enter", ROOT);
+  need(call(__NR_chdir, "/", 0, 0, 0), "enter", "/");
+}
+
+static void set_limits(void) {
+  for (int i = 0; i < configuration.limit_count; i++)
+    need(call(__NR_prlimit64, 0, configuration.limits[i].resource, &configuration.limits[i].value, 0), "set a limit", 0);
+}
+
+static void become_user(void) {
+  static User user;
+  static char home[PATH_ROOM + 8];
+  const char *name = configuration.user ? configuration.user : "0";
+  need(find_user(name, &user), "find the user", name);
+  join(home, sizeof home, "HOME=", user.home, (char *)0);
+  if (!value_of(configuration.environment, "HOME=")) configuration.environment[configuration.variable_count] = home;
+  need(call(__NR_setgroups, user.group_count, user.groups, 0, 0), "set the groups of", name);
+  if (configuration.restricted) forbid_rights();
+  need(call(__NR_setresgid, user.gid, user.gid, user.gid, 0), "set the group of", name);
+  need(call(__NR_setresuid, user.uid, user.uid, user.uid, 0), "become the user", name);
+  if (configuration.restricted) drop_capabilities();
+}
+
+static void give(int from, int to) { need(call(__NR_dup3, from, to, 0, 0), "pass a descriptor to", INIT); }
+
+__attribute__((noreturn)) static void become_init(const int input, const int output[STREAMS], int record) {
+  static char *arguments[LIMIT_TEXTS + 4];
+  enter_control_group();
+  /* Before the root of the machine is gone. */
+  long programs = open_programs();
+  enter_root();
+  mount_sandbox_files((int)programs);
+  set_limits();
+  become_user();
+  call(__NR_setsid, 0, 0, 0, 0);
+  give(input, 0);
+  give(output[0], 1);
+  give(output[1], 2);
+  give(record, RECORD_DESCRIPTOR);
+  arguments[0] = INIT;
+  arguments[1] = RECORD_OPTION;
+  memcpy(arguments + 2, configuration.arguments, configuration.argument_count * sizeof *arguments);
+  give_up("run", INIT, call(__NR_execve, INIT, arguments, configuration.environment, 0));
+}
+
+/* Above the numbers that the child gives away. */
+static int high(int fd) {
+  long moved = need(call(__NR_fcntl, fd, F_DUPFD_CLOEXEC, RECORD_DESCRIPTOR + 1, 0), "move a descriptor", 0);
+  call(__NR_close, fd, 0, 0, 0);
+  return (int)moved;
+}
+
+static void make_pipe(int pair[2]) {
+  need(call(__NR_pipe2, pair, O_CLOEXEC, 0, 0), "make a pipe", 0);
+  pair[0] = high(pair[0]);
+  pair[1] = high(pair[1]);
+}
+
+struct sandbox start_sandbox(void) {
+  struct sandbox sandbox;
+  int input[2], output[STREAMS][2], record[2], failure[2];
+  make_control_group();
+  /* The write end of the input stays open: a shell without a script would end at the end of its input. */
+  make_pipe(input);
+  make_pipe(record);
+  make_pipe(failure);
+  for (int i = 0; i < STREAMS; i++) make_pipe(output[i]);
+  long child = need(call(__NR_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, 0, 0, 0), "start", INIT);
+  if (child == 0) {
+    failure_pipe = failure[1];
+    become_init(input[0], (int[]){output[0][1], output[1][1]}, record[1]);
+  }
+  sandbox.process = (int)child;
+  call(__NR_close, input[0], 0, 0, 0);
+  int *reads[] = {&sandbox.record, &sandbox.failure, &sandbox.output[0], &sandbox.output[1]};
+  int *pairs[] = {record, failure, output[0], output[1]};
+  for (int i = 0; i < 2 + STREAMS; i++) {
+    *reads[i] = pairs[i][0];
+    call(__NR_close, pairs[i][1], 0, 0, 0);
+    call(__NR_fcntl, pairs[i][0], F_SETFL, O_RDONLY | O_NONBLOCK, 0);
+  }
+  return sandbox;
+}

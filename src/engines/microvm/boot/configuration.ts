@@ -1,0 +1,93 @@
+import { Buffer } from 'node:buffer';
+import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { BOOT, BOOT_MOUNT, LAYOUT, LIMIT, MOUNT_FLAG } from '../../../guest/protocol.js';
+import { encode, RequestWriter } from '../../../guest/wire.js';
+
+/** What a machine does at its start. See `BOOT` for the format, and `guest/boot` for its reader. */
+export interface BootConfiguration {
+  hostName: string;
+  /** As on Docker. Null: root. */
+  user: string | null;
+  /** Each `NAME=value`. */
+  environment: readonly string[];
+  /** Of process 1. */
+  arguments: readonly string[];
+  rlimits: readonly { resource: number; soft: bigint; hard: bigint }[];
+  /** The file names of further modules, in the order of loading. */
+  modules: readonly string[];
+  files: readonly { path: string; mode: number; content: Buffer }[];
+  mounts: readonly BootMount[];
+  network: BootNetwork | null;
+  /** The sandbox gets no capabilities. */
+  restricted: boolean;
+}
+
+export interface BootMount {
+  /** `shared`: by virtiofs. `disk`: a file system on a further disk. */
+  kind: keyof typeof BOOT_MOUNT;
+  /** The tag of a shared directory, or the serial number of a disk. */
+  source: string;
+  target: string;
+  /** Of a disk. Null: it is found. */
+  fstype: string | null;
+  flags: ReadonlySet<keyof typeof MOUNT_FLAG>;
+  /** Of the file system, such as `size=64m`. */
+  options: string;
+}
+
+/** Addresses of IPv4. */
+export interface BootNetwork {
+  address: string;
+  gateway: string;
+  mtu: number;
+}
+
+const SECTOR = 512;
+const SEED_BYTES = 64;
+
+/** Writes the disk of the configuration. It has the secrets of the sandbox. Throws RangeError when it is too long. */
+export async function writeBootConfiguration(file: string, configuration: BootConfiguration): Promise<void> {
+  await writeFile(file, encodeConfiguration(configuration), { mode: 0o600 });
+}
+
+function encodeConfiguration(configuration: BootConfiguration): Buffer {
+  const records: Buffer[] = [];
+  const add = (type: number, payload: RequestWriter = new RequestWriter()) => {
+    const bytes = payload.end();
+    records.push(encode(LAYOUT.bootRecord, { length: bytes.length, type }), bytes);
+  };
+  const text = (value: string) => new RequestWriter().text(value);
+  add(BOOT.hostName, text(configuration.hostName));
+  if (configuration.user !== null) add(BOOT.user, text(configuration.user));
+  for (const variable of configuration.environment) add(BOOT.variable, text(variable));
+  for (const argument of configuration.arguments) add(BOOT.argument, text(argument));
+  for (const limit of configuration.rlimits) add(BOOT.rlimit, new RequestWriter().fields(LAYOUT.limit, limit));
+  add(BOOT.seed, new RequestWriter().bytes(randomBytes(SEED_BYTES)));
+  for (const name of configuration.modules) add(BOOT.module, text(name));
+  for (const { path, mode, content } of configuration.files)
+    add(BOOT.file, new RequestWriter().fields(LAYOUT.bootFile, { mode }).path(path).bytes(content));
+  for (const mount of configuration.mounts) add(BOOT.mount, encodeMount(mount));
+  if (configuration.network) add(BOOT.network, encodeNetwork(configuration.network));
+  if (configuration.restricted) add(BOOT.restricted);
+  add(BOOT.end);
+  const bytes = Buffer.concat(records);
+  if (bytes.length > LIMIT.bootBytes - SECTOR)
+    throw new RangeError(`the files and the environment of the sandbox have ${bytes.length} bytes, and may have ${LIMIT.bootBytes}`);
+  return Buffer.concat([bytes, Buffer.alloc(SECTOR - (bytes.length % SECTOR))]);
+}
+
+function encodeMount({ kind, source, target, fstype, flags, options }: BootMount): RequestWriter {
+  const bits = [...flags].reduce((sum, flag) => sum | MOUNT_FLAG[flag], 0);
+  return new RequestWriter()
+    .fields(LAYOUT.bootMount, { kind: BOOT_MOUNT[kind], flags: bits })
+    .text(source)
+    .path(target)
+    .text(fstype ?? '')
+    .text(options);
+}
+
+function encodeNetwork({ address, gateway, mtu }: BootNetwork): RequestWriter {
+  const bytes = (text: string) => Buffer.from(text.split('.').map(Number));
+  return new RequestWriter().fields(LAYOUT.bootNetwork, { mtu }).bytes(bytes(address)).bytes(bytes(gateway));
+}

@@ -1,0 +1,186 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connectAgent } from '../../../src/engines/microvm/agent-session.js';
+import { bootFiles } from '../../../src/engines/microvm/boot/boot-files.js';
+import { writeBootConfiguration, type BootConfiguration } from '../../../src/engines/microvm/boot/configuration.js';
+import { kernelOptions } from '../../../src/engines/microvm/boot/kernel-options.js';
+import type { GuestAgent } from '../../../src/guest/agent.js';
+import { initArguments, type InitOptions } from '../../../src/guest/programs.js';
+import { until } from '../polling.js';
+import { makeBusyboxBase, makeDisk } from './disks.js';
+import { kernel } from './needs.js';
+
+const ENVIRONMENT = ['PATH=/bin', 'COLOUR=blue'];
+
+export interface MachineOptions {
+  configuration?: Partial<BootConfiguration>;
+  /** Of process 1. Default: no command. */
+  init?: Partial<InitOptions>;
+  memoryMib?: number;
+  /** More arguments of QEMU. */
+  devices?: readonly string[];
+  /** Nobody reads these ports. */
+  unread?: readonly ('control' | 'output')[];
+  /** A disk of an earlier machine. */
+  disk?: string;
+}
+
+/** A virtual machine of a test, without a supervisor. */
+export interface Machine {
+  directory: string;
+  agentSocket: string;
+  /** The lines of the port `control`. */
+  lines: string[];
+  /** The output of the command, by stream. */
+  output: Record<'stdout' | 'stderr', () => string>;
+  console: () => string;
+  say(line: string): void;
+  /** Waits for a line that begins so. */
+  line(begin: string): Promise<string>;
+  connect(): Promise<GuestAgent>;
+  /** Resolves with the exit code of the monitor. */
+  ended: Promise<number | null>;
+  kill(): Promise<void>;
+}
+
+/** One for each process of tests. */
+let scratch: { directory: string; files: ReturnType<typeof bootFiles>; base: string } | undefined;
+
+function shared(): NonNullable<typeof scratch> {
+  if (scratch) return scratch;
+  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-microvm-'));
+  process.once('exit', () => rmSync(directory, { recursive: true, force: true }));
+  const files = bootFiles({ directory: join(directory, 'boot'), kernel });
+  return (scratch = { directory, files, base: makeBusyboxBase(directory) });
+}
+
+export async function startMachine(options: MachineOptions = {}): Promise<Machine> {
+  const { memoryMib = 192, devices = [], unread = [] } = options;
+  const { directory: parent, files: made, base } = shared();
+  const files = await made;
+  const directory = mkdtempSync(join(parent, 'machine-'));
+  const at = (name: string) => join(directory, name);
+  const init = initArguments({ command: [], untilExit: false, stopSignal: 15, agents: true, ...options.init });
+  await writeBootConfiguration(at('boot.img'), {
+    hostName: 'box',
+    user: null,
+    environment: ENVIRONMENT,
+    arguments: init,
+    rlimits: [],
+    modules: [],
+    files: [],
+    mounts: [],
+    network: null,
+    restricted: false,
+    ...options.configuration,
+  });
+  const disk = options.disk ?? makeDisk(directory);
+  const port = (name: string) => [
+    ...['-chardev', `socket,id=${name},path=${at(name)},server=on,wait=off`],
+    ...['-device', `virtserialport,chardev=${name},name=${name}`],
+  ];
+  const child = spawn(
+    'qemu-system-x86_64',
+    [
+      ...['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
+      ...['-machine', 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on'],
+      ...['-accel', 'tcg,tb-size=64', '-cpu', 'qemu64', '-m', `${memoryMib}M`],
+      ...['-kernel', files.kernel, '-initrd', files.initramfs, '-append', kernelOptions({ isEmulated: true })],
+      ...['-device', 'virtio-serial-device', ...port('agent'), ...port('control'), ...port('output')],
+      ...drive('base', 'raw', base, true),
+      ...drive('disk', 'qcow2', disk, false),
+      ...drive('boot', 'raw', at('boot.img'), true),
+      ...devices,
+    ],
+    { stdio: ['ignore', 'pipe', 'pipe'] },
+  );
+  const ended = once(child, 'exit').then(([code]: (number | null)[]) => code ?? null);
+  const said: Buffer[] = [];
+  child.stdout.on('data', (data: Buffer) => said.push(data));
+  child.stderr.on('data', (data: Buffer) => said.push(data));
+  const console = () => Buffer.concat(said).toString();
+  const [control, output] = await Promise.all(
+    (['control', 'output'] as const).map(async (name) =>
+      unread.includes(name) ? undefined : connectSoon(at(name), () => child.exitCode !== null, console),
+    ),
+  );
+  const lines: string[] = [];
+  let rest = '';
+  control?.on('data', (data: Buffer) => {
+    const all = `${rest}${data.toString('latin1')}`.split('\n');
+    rest = all.pop()!;
+    lines.push(...all);
+    if (all.includes('clock')) control.write(`clock ${Date.now()}000000\n`);
+  });
+  const frames: Buffer[] = [];
+  output?.on('data', (data: Buffer) => frames.push(data));
+  const stream = (number: number) => () => textOf(Buffer.concat(frames), number);
+  return {
+    directory,
+    agentSocket: at('agent'),
+    lines,
+    output: { stdout: stream(1), stderr: stream(2) },
+    console,
+    say: (line) => void control!.write(`${line}\n`),
+    line: async (begin) => {
+      const found = () => lines.find((line) => line.startsWith(begin));
+      await until(
+        async () => Promise.resolve({ lines, console: console().slice(-500) }),
+        () => found() !== undefined || child.exitCode !== null,
+      );
+      const line = found();
+      if (line === undefined) throw new Error(`the machine ended: ${lines.join(', ')}; ${console()}`);
+      return line;
+    },
+    connect: async () => connectAgent(at('agent'), { env: options.configuration?.environment ?? ENVIRONMENT, cwd: '/' }),
+    ended,
+    kill: async () => {
+      child.kill('SIGKILL');
+      await ended;
+      control?.destroy();
+      output?.destroy();
+      rmSync(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+function drive(serial: string, format: string, file: string, isReadonly: boolean): string[] {
+  const access = isReadonly ? 'on' : 'off';
+  return [
+    '-blockdev',
+    `driver=${format},node-name=${serial},read-only=${access},file.driver=file,file.filename=${file},file.read-only=${access}`,
+    '-device',
+    `virtio-blk-device,drive=${serial},serial=${serial}`,
+  ];
+}
+
+async function connectSoon(path: string, isOver: () => boolean, why: () => string): Promise<Socket> {
+  for (;;) {
+    const socket = connect(path);
+    const failed = await new Promise<boolean>((resolve) => {
+      socket.once('connect', () => resolve(false));
+      socket.once('error', () => resolve(true));
+    });
+    if (!failed) {
+      socket.on('error', () => undefined);
+      return socket;
+    }
+    if (isOver()) throw new Error(`the monitor ended: ${why()}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** The bytes of one stream in frames. */
+function textOf(frames: Buffer, stream: number): string {
+  const parts: Buffer[] = [];
+  for (let at = 0; at + 4 <= frames.length;) {
+    const end = at + 4 + frames.readUInt16LE(at + 2);
+    if (frames[at] === stream) parts.push(frames.subarray(at + 4, end));
+    at = end;
+  }
+  return Buffer.concat(parts).toString();
+}
