@@ -37,6 +37,7 @@ static void handle(u8 type, Reader from) {
   switch (type) {
     case BOOT_HOST_NAME: to->host_name = text_of(&from); return;
     case BOOT_USER: to->user = text_of(&from); return;
+    case BOOT_WORKDIR: to->workdir = text_of(&from); return;
     case BOOT_VARIABLE: return add_text(to->environment, &to->variable_count, &from);
     case BOOT_ARGUMENT: return add_text(to->arguments, &to->argument_count, &from);
     case BOOT_RLIMIT: return add_limit(&from);

@@ -14,6 +14,7 @@
 struct configuration {
   char *host_name; /* null: none, as the next ones */
   char *user;
+  char *workdir;
   u8 *network;
   u8 *seed;
   u64 seed_bytes;

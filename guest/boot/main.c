@@ -96,7 +96,9 @@ __attribute__((noreturn)) static void finish(int status) {
   read_record();
   long got = call(__NR_read, sandbox.failure, words, sizeof words - 1, 0);
   const int ended_with = exit_code(status);
-  if (!configuration.until_exit) oom = ended_with == 128 + SIGKILL && count_oom_kills() > 0 ? OOM_YES : OOM_NO;
+  /* The end of a command that the service stopped has no record. */
+  if (!configuration.until_exit || oom == OOM_UNKNOWN)
+    oom = ended_with == 128 + SIGKILL && count_oom_kills() > 0 ? OOM_YES : OOM_NO;
   *put_number(code, (u64)ended_with) = 0;
   *put_number(killed, oom) = 0;
   if (got > 0) {

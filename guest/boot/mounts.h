@@ -1,4 +1,4 @@
-/* The mounts of a sandbox, from inside: file systems of the kernel, the files of the service, and those of the caller. */
+/* The mounts of a sandbox: file systems of the kernel, the files of the service, and mounts of the caller. */
 #ifndef SANDKEEP_MOUNTS_H
 #define SANDKEEP_MOUNTS_H
 

@@ -44,11 +44,26 @@ static void set_limits(void) {
     need(call(__NR_prlimit64, 0, configuration.limits[i].resource, &configuration.limits[i].value, 0), "set a limit", 0);
 }
 
+/* A part that cannot be made stays missing: the command then says so (../init/workdir.h). */
+static void make_workdir(const User *user) {
+  if (!configuration.workdir) return;
+  for (char *c = configuration.workdir + 1;; c++) {
+    if (*c && *c != '/') continue;
+    const char end = *c;
+    *c = 0;
+    if (call(__NR_mkdirat, AT_FDCWD, configuration.workdir, 0755, 0) == 0)
+      call6(__NR_fchownat, AT_FDCWD, (long)configuration.workdir, user->uid, user->gid, 0, 0);
+    *c = end;
+    if (!end) return;
+  }
+}
+
 static void become_user(void) {
   static User user;
   static char home[PATH_ROOM + 8];
   const char *name = configuration.user ? configuration.user : "0";
   need(find_user(name, &user), "find the user", name);
+  make_workdir(&user);
   join(home, sizeof home, "HOME=", user.home, (char *)0);
   if (!value_of(configuration.environment, "HOME=")) configuration.environment[configuration.variable_count] = home;
   need(call(__NR_setgroups, user.group_count, user.groups, 0, 0), "set the groups of", name);

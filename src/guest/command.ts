@@ -4,7 +4,8 @@ import type { CommandFailure, CommandListener, CommandSpec, FailureKind } from '
 import { ANSWER, COMMAND, FEATURE, LAYOUT, LIMIT, OOM, STEP } from './protocol.js';
 import { decode, RequestWriter, sizeOf, type Frame } from './wire.js';
 
-const RLIMITS: ReadonlyMap<string, number> = new Map(
+/** The numbers of Linux, by lower-case names. */
+export const RLIMITS: ReadonlyMap<string, number> = new Map(
   [
     'cpu',
     'fsize',

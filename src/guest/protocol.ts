@@ -145,6 +145,8 @@ export const BOOT = {
   network: 10,
   /** The sandbox gets no capabilities. */
   restricted: 11,
+  /** A directory that belongs to the user where it is missing. */
+  workdir: 12,
 } as const;
 
 /** `bootMount.kind`. The source of `shared` is a virtiofs tag, that of `disk` the serial number of a disk. */

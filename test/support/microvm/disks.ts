@@ -1,5 +1,14 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 
 const BUSYBOX = '/bin/busybox';
@@ -10,11 +19,11 @@ export function makeBusyboxBase(directory: string): string {
   for (const name of ['bin', 'etc', 'tmp']) mkdirSync(join(root, name), { mode: 0o755 });
   cpSync(BUSYBOX, join(root, 'bin/busybox'));
   const applets = execFileSync(BUSYBOX, ['--list'], { encoding: 'utf8' }).trim().split('\n');
-  for (const applet of applets)
-    if (applet !== 'busybox') symlinkSync('busybox', join(root, 'bin', applet));
+  for (const applet of applets) if (applet !== 'busybox') symlinkSync('busybox', join(root, 'bin', applet));
   writeFileSync(join(root, 'etc/passwd'), 'root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n');
   writeFileSync(join(root, 'etc/group'), 'root:x:0:\nann:x:1000:\nteam:x:2000:ann\n');
-  execFileSync('chmod', ['1777', join(root, 'tmp')]);
+  chmodSync(join(root, 'tmp'), 0o1777);
+  chmodSync(root, 0o755);
   const file = join(directory, 'base.erofs');
   execFileSync('mkfs.erofs', ['--all-root', file, root], { stdio: 'ignore' });
   rmSync(root, { recursive: true });

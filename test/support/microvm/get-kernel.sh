@@ -6,8 +6,12 @@ directory=${1:?usage: get-kernel.sh DIR}
 if ! compgen -G "$directory/boot/vmlinuz-*" >/dev/null; then
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
-  package=$(apt-cache depends --no-recommends --no-suggests "linux-image-cloud-$(dpkg --print-architecture)" | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -1)
-  [ -n "$package" ] || { echo "get-kernel.sh: apt-get knows no kernel for clouds: run apt-get update" >&2; exit 3; }
+  find_package() {
+    apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -1
+  }
+  package=$(find_package)
+  [ -n "$package" ] || { apt-get update -qq; package=$(find_package); }
+  [ -n "$package" ] || { echo "get-kernel.sh: the packages of this machine have no kernel for clouds" >&2; exit 3; }
   (cd "$scratch" && apt-get download -qq "$package" 2>/dev/null >&2)
   dpkg -x "$scratch"/linux-image-*.deb "$scratch/kernel"
   mkdir -p "$(dirname "$directory")"

@@ -6,10 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connectAgent } from '../../../src/engines/microvm/agent-session.js';
 import { bootFiles } from '../../../src/engines/microvm/boot/boot-files.js';
-import { writeBootConfiguration, type BootConfiguration } from '../../../src/engines/microvm/boot/configuration.js';
+import {
+  writeBootConfiguration,
+  type BootConfiguration,
+} from '../../../src/engines/microvm/boot/configuration.js';
 import { kernelOptions } from '../../../src/engines/microvm/boot/kernel-options.js';
 import type { GuestAgent } from '../../../src/guest/agent.js';
 import { initArguments, type InitOptions } from '../../../src/guest/programs.js';
+import { sleep } from '../../../src/lib/sleep.js';
 import { until } from '../polling.js';
 import { makeBusyboxBase, makeDisk } from './disks.js';
 import { kernel } from './needs.js';
@@ -18,14 +22,14 @@ const ENVIRONMENT = ['PATH=/bin', 'COLOUR=blue'];
 
 export interface MachineOptions {
   configuration?: Partial<BootConfiguration>;
-  /** Of process 1. Default: no command. */
+  /** Process 1. Default: it has no command. */
   init?: Partial<InitOptions>;
   memoryMib?: number;
   /** More arguments of QEMU. */
   devices?: readonly string[];
   /** Nobody reads these ports. */
   unread?: readonly ('control' | 'output')[];
-  /** A disk of an earlier machine. */
+  /** A disk of an earlier machine. Default: an empty one. */
   disk?: string;
 }
 
@@ -47,6 +51,10 @@ export interface Machine {
   kill(): Promise<void>;
 }
 
+export function moduleFiles(): Promise<Awaited<ReturnType<typeof bootFiles>>['modules']> {
+  return shared().files.then(({ modules }) => modules);
+}
+
 /** One for each process of tests. */
 let scratch: { directory: string; files: ReturnType<typeof bootFiles>; base: string } | undefined;
 
@@ -64,10 +72,17 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
   const files = await made;
   const directory = mkdtempSync(join(parent, 'machine-'));
   const at = (name: string) => join(directory, name);
-  const init = initArguments({ command: [], untilExit: false, stopSignal: 15, agents: true, ...options.init });
+  const init = initArguments({
+    command: [],
+    untilExit: false,
+    stopSignal: 15,
+    agents: true,
+    ...options.init,
+  });
   await writeBootConfiguration(at('boot.img'), {
     hostName: 'box',
     user: null,
+    workdir: '/',
     environment: ENVIRONMENT,
     arguments: init,
     rlimits: [],
@@ -80,22 +95,22 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
   });
   const disk = options.disk ?? makeDisk(directory);
   const port = (name: string) => [
-    ...['-chardev', `socket,id=${name},path=${at(name)},server=on,wait=off`],
-    ...['-device', `virtserialport,chardev=${name},name=${name}`],
+    ['-chardev', `socket,id=${name},path=${at(name)},server=on,wait=off`],
+    ['-device', `virtserialport,chardev=${name},name=${name}`],
   ];
   const child = spawn(
     'qemu-system-x86_64',
     [
-      ...['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
-      ...['-machine', 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on'],
-      ...['-accel', 'tcg,tb-size=64', '-cpu', 'qemu64', '-m', `${memoryMib}M`],
-      ...['-kernel', files.kernel, '-initrd', files.initramfs, '-append', kernelOptions({ isEmulated: true })],
-      ...['-device', 'virtio-serial-device', ...port('agent'), ...port('control'), ...port('output')],
-      ...drive('base', 'raw', base, true),
-      ...drive('disk', 'qcow2', disk, false),
-      ...drive('boot', 'raw', at('boot.img'), true),
-      ...devices,
-    ],
+      ['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
+      ['-machine', 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on'],
+      ['-accel', 'tcg,tb-size=64', '-cpu', 'qemu64', '-m', `${memoryMib}M`],
+      ['-kernel', files.kernel, '-initrd', files.initramfs, '-append', kernelOptions({ isEmulated: true })],
+      ['-device', 'virtio-serial-device', ...['agent', 'control', 'output'].flatMap(port).flat()],
+      drive('base', 'raw', base, true),
+      drive('disk', 'qcow2', disk, false),
+      drive('boot', 'raw', at('boot.img'), true),
+      devices,
+    ].flat(),
     { stdio: ['ignore', 'pipe', 'pipe'] },
   );
   const ended = once(child, 'exit').then(([code]: (number | null)[]) => code ?? null);
@@ -136,7 +151,18 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       if (line === undefined) throw new Error(`the machine ended: ${lines.join(', ')}; ${console()}`);
       return line;
     },
-    connect: async () => connectAgent(at('agent'), { env: options.configuration?.environment ?? ENVIRONMENT, cwd: '/' }),
+    connect: async () => {
+      const defaults = { env: options.configuration?.environment ?? ENVIRONMENT, cwd: '/' };
+      for (;;) {
+        const agent = await connectAgent(at('agent'), defaults).catch(
+          (error: NodeJS.ErrnoException) => error,
+        );
+        if (!(agent instanceof Error)) return agent;
+        // The monitor has just started.
+        if (!['ENOENT', 'ECONNREFUSED'].includes(agent.code ?? '') || child.exitCode !== null) throw agent;
+        await sleep(20);
+      }
+    },
     ended,
     kill: async () => {
       child.kill('SIGKILL');
@@ -148,7 +174,8 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
   };
 }
 
-function drive(serial: string, format: string, file: string, isReadonly: boolean): string[] {
+/** The arguments of QEMU for a disk. */
+export function drive(serial: string, format: string, file: string, isReadonly: boolean): string[] {
   const access = isReadonly ? 'on' : 'off';
   return [
     '-blockdev',
@@ -170,7 +197,7 @@ async function connectSoon(path: string, isOver: () => boolean, why: () => strin
       return socket;
     }
     if (isOver()) throw new Error(`the monitor ended: ${why()}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await sleep(20);
   }
 }
 

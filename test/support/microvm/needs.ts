@@ -31,8 +31,10 @@ if (reason !== undefined) console.warn(`the tests that boot virtual machines are
 
 function whyNot(): string | undefined {
   if (process.arch !== 'x64') return 'they are for the processor x86_64';
-  if (kernel === undefined) return 'there is no kernel: test/support/microvm/get-kernel.sh ~/.cache/sandkeep-kernel';
-  if (!existsSync('/bin/busybox')) return 'there is no /bin/busybox (on Debian: apt-get install busybox-static)';
+  if (kernel === undefined)
+    return 'there is no kernel: test/support/microvm/get-kernel.sh ~/.cache/sandkeep-kernel';
+  if (!existsSync('/bin/busybox'))
+    return 'there is no /bin/busybox (on Debian: apt-get install busybox-static)';
   const missing = Object.keys(PACKAGES).filter((program) => spawnSync(program, ['--version']).error);
   const packages = missing.map((program) => PACKAGES[program]);
   if (missing.length === 0) return undefined;
@@ -40,7 +42,9 @@ function whyNot(): string | undefined {
 }
 
 function newestIn(directory: string): string | undefined {
-  const names = existsSync(directory) ? readdirSync(directory).filter((name) => name.startsWith('vmlinuz-')) : [];
+  const names = existsSync(directory)
+    ? readdirSync(directory).filter((name) => name.startsWith('vmlinuz-'))
+    : [];
   const newest = names.toSorted(new Intl.Collator('en', { numeric: true }).compare).at(-1);
   return newest === undefined ? undefined : join(directory, newest);
 }

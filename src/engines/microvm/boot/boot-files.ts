@@ -25,9 +25,13 @@ const MODE = 0o444;
  * Makes the kernel and the initial file system, or finds them: `directory` keeps them by their content. `kernel`: the
  * path of one. Throws ExplainedError.
  */
-export async function bootFiles(options: { directory: string; kernel?: string | undefined }): Promise<BootFiles> {
+export async function bootFiles(options: {
+  directory: string;
+  kernel?: string | undefined;
+}): Promise<BootFiles> {
   const build = BUILDS[process.arch === 'x64' ? 'x86_64' : process.arch];
-  if (build === undefined) throw new ExplainedError(`no virtual machine runs on the processor ${process.arch}`);
+  if (build === undefined)
+    throw new ExplainedError(`no virtual machine runs on the processor ${process.arch}`);
   const kernel = await findKernel(options.kernel);
   const modules = await readModules(kernel);
   const content = { kernel: await readKernel(kernel), initramfs: await makeInitramfs(build, modules) };

@@ -4,14 +4,16 @@ import { writeFile } from 'node:fs/promises';
 import { BOOT, BOOT_MOUNT, LAYOUT, LIMIT, MOUNT_FLAG } from '../../../guest/protocol.js';
 import { encode, RequestWriter } from '../../../guest/wire.js';
 
-/** What a machine does at its start. See `BOOT` for the format, and `guest/boot` for its reader. */
+/** The sandbox of a machine. See `BOOT` for the format, and `guest/boot` for its reader. */
 export interface BootConfiguration {
   hostName: string;
   /** As on Docker. Null: root. */
   user: string | null;
+  /** Made for the user, with its parents, where it is missing. */
+  workdir: string;
   /** Each `NAME=value`. */
   environment: readonly string[];
-  /** Of process 1. */
+  /** The arguments of process 1. */
   arguments: readonly string[];
   rlimits: readonly { resource: number; soft: bigint; hard: bigint }[];
   /** The file names of further modules, in the order of loading. */
@@ -29,10 +31,10 @@ export interface BootMount {
   /** The tag of a shared directory, or the serial number of a disk. */
   source: string;
   target: string;
-  /** Of a disk. Null: it is found. */
+  /** The file system of a disk. Null: it is found. */
   fstype: string | null;
   flags: ReadonlySet<keyof typeof MOUNT_FLAG>;
-  /** Of the file system, such as `size=64m`. */
+  /** Options of the file system, such as `size=64m`. */
   options: string;
 }
 
@@ -60,9 +62,11 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
   const text = (value: string) => new RequestWriter().text(value);
   add(BOOT.hostName, text(configuration.hostName));
   if (configuration.user !== null) add(BOOT.user, text(configuration.user));
+  add(BOOT.workdir, new RequestWriter().path(configuration.workdir));
   for (const variable of configuration.environment) add(BOOT.variable, text(variable));
   for (const argument of configuration.arguments) add(BOOT.argument, text(argument));
-  for (const limit of configuration.rlimits) add(BOOT.rlimit, new RequestWriter().fields(LAYOUT.limit, limit));
+  for (const limit of configuration.rlimits)
+    add(BOOT.rlimit, new RequestWriter().fields(LAYOUT.limit, limit));
   add(BOOT.seed, new RequestWriter().bytes(randomBytes(SEED_BYTES)));
   for (const name of configuration.modules) add(BOOT.module, text(name));
   for (const { path, mode, content } of configuration.files)
@@ -73,7 +77,9 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
   add(BOOT.end);
   const bytes = Buffer.concat(records);
   if (bytes.length > LIMIT.bootBytes - SECTOR)
-    throw new RangeError(`the files and the environment of the sandbox have ${bytes.length} bytes, and may have ${LIMIT.bootBytes}`);
+    throw new RangeError(
+      `the files and the environment of the sandbox have ${bytes.length} bytes, and may have ${LIMIT.bootBytes}`,
+    );
   return Buffer.concat([bytes, Buffer.alloc(SECTOR - (bytes.length % SECTOR))]);
 }
 

@@ -35,9 +35,12 @@ function run([program, ...args]: Format['program'], input: Buffer, name: string)
     const options = { encoding: 'buffer', maxBuffer: MAX_BYTES } as const;
     const child = execFile(program, args, options, (error, stdout) => {
       if (error?.code === 'ENOENT')
-        reject(new ExplainedError(`the program "${program}" is missing, which decompresses ${name}: install it`));
+        reject(
+          new ExplainedError(`the program "${program}" is missing, which decompresses ${name}: install it`),
+        );
       // It complains of the bytes after the end, but the output is complete: its user checks it.
-      else if (error && stdout.length === 0) reject(new Error(`${program} cannot decompress ${name}`, { cause: error }));
+      else if (error && stdout.length === 0)
+        reject(new Error(`${program} cannot decompress ${name}`, { cause: error }));
       else resolve(stdout);
     });
     child.stdin?.on('error', () => undefined);

@@ -7,7 +7,7 @@ import { decompress } from './decompress.js';
 
 const BOOT = '/boot';
 const PREFIX = 'vmlinuz-';
-/** Of the file that has the header of a bzImage: see "The Linux/x86 Boot Protocol" of the kernel. */
+/** Places in the header of a bzImage: see "The Linux/x86 Boot Protocol" of the kernel. */
 const HEADER = { sectors: 0x1f1, magic: 0x202, version: 0x206, payload: 0x248, payloadLength: 0x24c };
 const HEADER_MAGIC = 'HdrS';
 const FIRST_VERSION_WITH_PAYLOAD = 0x0208;
@@ -25,7 +25,8 @@ export interface Kernel {
 /** The kernel of the option, or else the newest of the machine. Throws ExplainedError when there is none. */
 export async function findKernel(path: string | undefined): Promise<Kernel> {
   const found = path === undefined ? newestKernel() : await realpath(path).catch(() => undefined);
-  if (found === undefined) throw new ExplainedError(path === undefined ? NO_KERNEL : `there is no kernel at ${path}`);
+  if (found === undefined)
+    throw new ExplainedError(path === undefined ? NO_KERNEL : `there is no kernel at ${path}`);
   const name = basename(found);
   const release = name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name;
   // A package that was unpacked elsewhere has its modules beside the directory of the kernel.
@@ -56,7 +57,7 @@ export async function readKernel({ path }: Kernel): Promise<Buffer> {
   const payload = payloadOf(image);
   if (payload === undefined) return image;
   const kernel = await decompress(payload, path);
-  // Of a compression that nobody knows, the kernel unpacks itself.
+  // A kernel with an unknown compression unpacks itself.
   return kernel.subarray(0, ELF.length).equals(ELF) ? kernel : image;
 }
 
@@ -66,7 +67,6 @@ function payloadOf(image: Buffer): Buffer | undefined {
   if (image.toString('latin1', HEADER.magic, HEADER.magic + HEADER_MAGIC.length) !== HEADER_MAGIC)
     return undefined;
   if (image.readUInt16LE(HEADER.version) < FIRST_VERSION_WITH_PAYLOAD) return undefined;
-  const begin =
-    (image.readUInt8(HEADER.sectors) + 1) * SECTOR + image.readUInt32LE(HEADER.payload);
+  const begin = (image.readUInt8(HEADER.sectors) + 1) * SECTOR + image.readUInt32LE(HEADER.payload);
   return image.subarray(begin, begin + image.readUInt32LE(HEADER.payloadLength));
 }

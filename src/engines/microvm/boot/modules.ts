@@ -5,7 +5,7 @@ import { ExplainedError } from '../../../lib/explained-error.js';
 import { decompress } from './decompress.js';
 import type { Kernel } from './kernel.js';
 
-/** Of each machine, in the order of their use. */
+/** The modules of each machine, in the order of their use. */
 const BASE = ['virtio_pci', 'virtio_mmio', 'virtio_blk', 'virtio_console', 'erofs', 'overlay', 'ext4'];
 /** By what a sandbox needs them for. Those of disk images may be missing in a kernel. */
 const MORE = {
@@ -15,7 +15,7 @@ const MORE = {
 } as const;
 const NEEDED: ReadonlySet<string> = new Set([...BASE, ...MORE.network, ...MORE.shared]);
 
-export type ModuleUse = keyof typeof MORE;
+type ModuleUse = keyof typeof MORE;
 
 /** The modules of a kernel that machines load. Each list is in the order of loading. */
 export interface Modules {
@@ -71,7 +71,9 @@ class ModuleFinder {
     if (path === undefined) {
       if (this.builtin.has(name) || !NEEDED.has(name)) return;
       const { path: kernel } = this.kernel;
-      throw new ExplainedError(`the kernel ${kernel} lacks the module ${name}: name another with --microvm-kernel`);
+      throw new ExplainedError(
+        `the kernel ${kernel} lacks the module ${name}: name another with --microvm-kernel`,
+      );
     }
     const file = `${name}.ko`;
     if (order.has(file)) return;
@@ -88,7 +90,9 @@ const MODULE = /\.ko(\.\w+)?$/;
 function neededBy(module: Buffer): string[] {
   const text = module.toString('latin1');
   const [, depends = ''] = /\0depends=([\w,-]*)\0/.exec(text) ?? [];
-  const soft = [...text.matchAll(/\0softdep=pre: ([\w -]*)\0/g)].flatMap(([, words = '']) => words.split(' '));
+  const soft = [...text.matchAll(/\0softdep=pre: ([\w -]*)\0/g)].flatMap(([, words = '']) =>
+    words.split(' '),
+  );
   return [...depends.split(','), ...soft].filter((name) => name !== '').map(plain);
 }
 

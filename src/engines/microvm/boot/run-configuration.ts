@@ -1,0 +1,119 @@
+import { Buffer } from 'node:buffer';
+import { environmentOf } from '../../../engine/environment.js';
+import { SCRIPTS_DIRECTORY, scriptTexts } from '../../../engine/run-files.js';
+import type { Run } from '../../../engine/runtime.js';
+import { RLIMITS } from '../../../guest/command.js';
+import { DEFAULT_PATH, initArguments, signalNumber } from '../../../guest/programs.js';
+import type { RunMount, RunSpec } from '../../../spec/run-spec.js';
+import type { BootFiles } from './boot-files.js';
+import type { BootConfiguration, BootMount, BootNetwork } from './configuration.js';
+
+/** The part of the configuration of an image that its sandboxes get. */
+interface ImageDefaults {
+  /** Each `NAME=value`. */
+  env: readonly string[];
+  entrypoint: readonly string[];
+  /** Empty: root. */
+  user: string;
+  /** Empty: the root directory. */
+  workdir: string;
+  stopSignal: string | null;
+}
+
+interface RunSurroundings {
+  image: ImageDefaults;
+  modules: BootFiles['modules'];
+  network: BootNetwork | null;
+  /** The files of the engine, such as /etc/resolv.conf. */
+  files: BootConfiguration['files'];
+}
+
+/** The boot configuration of a run, with the meaning that the fields have on other engines. */
+export function runConfiguration(run: Run, surroundings: RunSurroundings): BootConfiguration {
+  const { spec } = run;
+  const { image, modules, network, files } = surroundings;
+  const workdir = workdirOf(spec, image);
+  const hostName = spec.hostname ?? run.sandboxId;
+  const mounts = spec.mounts.map(mountOf);
+  const uses = (kind: BootMount['kind']) => mounts.some((mount) => mount.kind === kind);
+  return {
+    hostName,
+    user: spec.user ?? (image.user || null),
+    workdir,
+    environment: environmentOfSandbox(run, image, hostName),
+    arguments: initArguments({
+      command: commandOf(spec, image),
+      untilExit: spec.endsWithCommand ?? false,
+      stopSignal: signalNumber(image.stopSignal ?? undefined),
+      workdir,
+      agents: true,
+    }),
+    rlimits: [...DEFAULT_LIMITS, ...spec.rlimits].map(({ resource, soft, hard }) => ({
+      resource: RLIMITS.get(resource.toLowerCase())!,
+      soft: BigInt.asUintN(64, BigInt(soft)),
+      hard: BigInt.asUintN(64, BigInt(hard)),
+    })),
+    modules: [
+      ...(network ? modules.network : []),
+      ...(uses('shared') ? modules.shared : []),
+      ...(uses('disk') ? modules.disk : []),
+    ],
+    files: [...scriptFiles(spec), ...files],
+    mounts,
+    network,
+    restricted: spec.securityProfile === 'restricted',
+  };
+}
+
+function workdirOf({ workdir }: RunSpec, image: ImageDefaults): string {
+  return workdir ?? (image.workdir || '/');
+}
+
+/** As container engines of distributions have it: the kernel's own limit is 1024. */
+const DEFAULT_LIMITS: RunSpec['rlimits'] = [{ resource: 'nofile', soft: 1_048_576, hard: 1_048_576 }];
+
+/** The variables of the sandbox. A later one replaces one of the same name. */
+function environmentOfSandbox(run: Run, { env }: ImageDefaults, hostName: string): string[] {
+  const variables = new Map([['PATH', DEFAULT_PATH]]);
+  variables.set('HOSTNAME', hostName);
+  for (const entry of env) {
+    const [name = '', ...value] = entry.split('=');
+    variables.set(name, value.join('='));
+  }
+  const hasScripts = Object.keys(run.spec.scripts).length > 0;
+  if (hasScripts) variables.set('PATH', `${variables.get('PATH')}:${SCRIPTS_DIRECTORY}`);
+  for (const { key, value } of environmentOf(run)) variables.set(key, value);
+  return [...variables].map(([key, value]) => `${key}=${value}`);
+}
+
+/** An image's own command is not launched: it is the default of an exec. */
+function commandOf({ cmd, entrypoint }: RunSpec, image: ImageDefaults): string[] {
+  if (cmd === null || cmd.length === 0) return [];
+  return [...(entrypoint ?? image.entrypoint), ...cmd];
+}
+
+function scriptFiles(spec: RunSpec): BootConfiguration['files'] {
+  return scriptTexts(spec).map(([name, text]) => ({
+    path: `${SCRIPTS_DIRECTORY}/${name}`,
+    mode: 0o755,
+    content: Buffer.from(text),
+  }));
+}
+
+/** The engine attaches volumes with the tag `volume<index>`, and disk images with the serial number `image<index>`. */
+function mountOf(mount: RunMount, index: number): BootMount {
+  const flags = new Set(
+    (['readonly', 'nosuid', 'nodev', 'noexec'] as const).filter((flag) => mount.options?.[flag]),
+  );
+  const common = { target: mount.guest, flags, fstype: null, options: '' };
+  switch (mount.type) {
+    case 'tmpfs': {
+      const size = mount.size_mib == null ? [] : [`size=${mount.size_mib}m`];
+      return { ...common, kind: 'memory', source: '', options: ['mode=1777', ...size].join(',') };
+    }
+    case 'disk_image':
+      return { ...common, kind: 'disk', source: `image${index}`, fstype: mount.fstype ?? null };
+    default:
+      return { ...common, kind: 'shared', source: `volume${index}` };
+  }
+}

@@ -1,0 +1,268 @@
+import { Buffer } from 'node:buffer';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { runConfiguration } from '../../src/engines/microvm/boot/run-configuration.js';
+import { commandStateOf } from '../../src/guest/command-end.js';
+import type { RunSpec } from '../../src/spec/run-spec.js';
+import { sh } from '../support/guest.js';
+import { makeDisk } from '../support/microvm/disks.js';
+import {
+  drive,
+  moduleFiles,
+  startMachine,
+  type Machine,
+  type MachineOptions,
+} from '../support/microvm/machine.js';
+import { describeMicrovm } from '../support/microvm/needs.js';
+import { until } from '../support/polling.js';
+import { runSpecOf } from '../support/run-spec.js';
+
+const IMAGE = {
+  env: ['PATH=/bin', 'FROM=image', 'SHARED=image'],
+  entrypoint: [],
+  user: '',
+  workdir: '',
+  stopSignal: null as string | null,
+};
+const LIMITS = { rlimits: [{ resource: 'nofile', soft: 100, hard: 200 }] };
+
+describeMicrovm('a run in a virtual machine', () => {
+  let machines: Machine[] = [];
+  let folders: string[] = [];
+  afterEach(async () => {
+    await Promise.all(machines.map((machine) => machine.kill()));
+    for (const folder of folders) rmSync(folder, { recursive: true });
+    machines = [];
+    folders = [];
+  });
+
+  async function start(options: MachineOptions): Promise<Machine> {
+    const machine = await startMachine(options);
+    machines.push(machine);
+    return machine;
+  }
+
+  function folder(): string {
+    const made = mkdtempSync(join(tmpdir(), 'sandkeep-microvm-run-'));
+    folders.push(made);
+    return made;
+  }
+
+  async function startSpec(
+    spec: Partial<RunSpec>,
+    options: MachineOptions = {},
+    image = IMAGE,
+  ): Promise<Machine> {
+    const run = {
+      orgId: 'o',
+      sandboxId: '0190',
+      runId: 'r',
+      name: 'n',
+      spec: runSpecOf('busybox', spec),
+      secrets: { registry: null, values: {}, env: { TOKEN: 'secret' } },
+    };
+    const files = [{ path: '/etc/hosts', mode: 0o644, content: Buffer.from('127.0.0.1\tlocalhost\n') }];
+    const configuration = runConfiguration(run, {
+      image,
+      modules: await moduleFiles(),
+      network: null,
+      files,
+    });
+    return start({ ...options, configuration });
+  }
+
+  const script = (text: string) => ({ cmd: ['sh', '-c', text] });
+
+  test('has everything of its specification, and ends with the code of its command', async () => {
+    const text = `
+      echo $PATH $FROM $SHARED $HOSTNAME $HOME $TOKEN; hostname; pwd; id
+      stat -c '%u %a' . ; cat /etc/hosts; hello; ulimit -n; ulimit -Hn
+      grep CapEff /proc/self/status | tr -dc 0-9; echo; touch /sys/x /.sandkeep/x
+      echo '#!/bin/sh' >/scratch/b; chmod +x /scratch/b; /scratch/b; dd if=/dev/zero of=/scratch/f bs=1k count=2000
+      echo kept >kept; echo last words >&2; exit 7`;
+    const machine = await startSpec({
+      ...script(text),
+      ...LIMITS,
+      endsWithCommand: true,
+      hostname: 'named.example',
+      user: 'ann',
+      workdir: '/made/for/her',
+      env: [
+        { key: 'SHARED', value: 'request' },
+        { key: 'TOKEN', value: '', secret: true },
+      ],
+      scripts: { hello: 'echo hello from a script of $(id -un)' },
+      mounts: [{ type: 'tmpfs', guest: '/scratch', size_mib: 1, options: { noexec: true } }],
+    });
+    expect(await machine.line('exit')).toBe('exit 7 0');
+    expect(await machine.ended).toBe(0);
+    expect(machine.output.stdout().split('\n')).toEqual([
+      '/bin:/.sandkeep/scripts image request named.example /home/ann secret',
+      'named.example',
+      '/made/for/her',
+      'uid=1000(ann) gid=1000(ann) groups=2000(team)',
+      '1000 755',
+      '127.0.0.1\tlocalhost',
+      'hello from a script of ann',
+      '100',
+      '200',
+      '0000000000000000',
+      '',
+    ]);
+    const errors = machine.output.stderr();
+    expect(errors).toMatch(/touch: \/sys\/x: Permission denied/);
+    expect(errors).toMatch(/touch: \/\.sandkeep\/x: Read-only file system/);
+    expect(errors).toMatch(/No space left on device/);
+    expect(errors).toMatch(/\/scratch\/b: Permission denied/);
+    expect(errors).toMatch(/last words\n$/);
+    expect(machine.lines).toEqual(['clock', 'ready', 'exit 7 0']);
+  });
+
+  test('keeps its disk for the next one, and nothing of the mounts', async () => {
+    const disk = makeDisk(folder());
+    const write = `mkdir /data && mv /etc/group /data/group && rm /etc/passwd && mv /bin /bin2 && /bin2/ln -s bin2 /bin
+      chown 5:6 /data && chmod 1711 /data && mknod /data/fifo p && ln /data/group /data/second && truncate -s 1G /data/holes
+      touch /dev/shm/gone; sync`;
+    const first = await startSpec({ ...script(write), endsWithCommand: true }, { disk });
+    expect(await first.line('exit')).toBe('exit 0 0');
+    await first.ended;
+    const read = `ls /etc; stat -c '%n %u:%g %a %h %F %s' /data /data/*; ls -ld /bin; ls /dev/shm`;
+    const second = await startSpec({ ...script(read), endsWithCommand: true }, { disk });
+    expect(await second.line('exit')).toBe('exit 0 0');
+    await second.ended;
+    const [etc, ...rest] = second.output.stdout().trim().split('\n');
+    expect(etc).toBe('hosts');
+    expect(rest.join('\n')).toMatch(
+      new RegExp(
+        [
+          '^/data 5:6 1711 2 directory \\d+',
+          '/data/fifo 0:0 644 1 fifo 0',
+          '/data/group 0:0 644 2 regular file 38',
+          '/data/holes 0:0 644 1 regular file 1073741824',
+          '/data/second 0:0 644 2 regular file 38',
+          'lrwx.*/bin -> bin2$',
+        ].join('\n'),
+      ),
+    );
+  });
+
+  test('goes on after its command, tells of its end, and stops when it is told to', async () => {
+    const trap = `trap 'echo stopping; exit 0' TERM; echo started; while :; do sleep 1; done`;
+    const machine = await startSpec({ cmd: ['sh', '-c', 'exit 5'] });
+    expect(await machine.line('end')).toBe('end 5 0 0');
+    const guest = await machine.connect();
+    expect(await commandStateOf(guest)).toMatchObject({ exitCode: 5, signal: null, outOfMemory: false });
+    await sh(guest, `(${trap}) >/tmp/log 2>&1 & until [ -s /tmp/log ]; do sleep 0.1; done`);
+    // Another year, so that the machine's own clock is not it.
+    machine.say('clock 2000000000123456789');
+    await until(
+      () => sh(guest, 'date +%s'),
+      (now) => Math.abs(Number(now) - 2_000_000_000) < 600,
+    );
+    machine.say(`seed ${'0f'.repeat(32)}`);
+    machine.say('use');
+    const [, micros, bytes, processes] = (await machine.line('use ')).split(' ').map(Number);
+    expect(micros).toBeGreaterThan(10_000);
+    expect(bytes).toBeGreaterThan(100_000);
+    expect(processes).toBeGreaterThanOrEqual(3);
+    machine.say(`no such line ${'x'.repeat(500)}`);
+    machine.say('stop');
+    expect(await machine.line('exit')).toBe('exit 0 0');
+    expect(await machine.ended).toBe(0);
+    expect(guest.gone.aborted).toBe(true);
+  });
+
+  test('passes its stop signal and the last output on', async () => {
+    const text = `trap 'echo got it; exit 3' USR1; echo started; while :; do sleep 0.1; done`;
+    const machine = await startSpec(
+      { ...script(text), endsWithCommand: true },
+      {},
+      { ...IMAGE, stopSignal: 'USR1' },
+    );
+    await until(
+      async () => Promise.resolve(machine.output.stdout()),
+      (output) => output === 'started\n',
+    );
+    machine.say('stop');
+    expect(await machine.line('exit')).toBe('exit 3 0');
+    await machine.ended;
+    expect(machine.output.stdout()).toBe('started\ngot it\n');
+  });
+
+  test('tells of a command that ran out of memory', async () => {
+    const machine = await startSpec({ cmd: ['sh', '-c', 'tail /dev/zero'] });
+    expect(await machine.line('end')).toBe('end 137 9 1');
+    const guest = await machine.connect();
+    expect(await sh(guest, 'echo alive')).toBe('alive');
+  });
+
+  test('has no capabilities with the profile "restricted", also as root', async () => {
+    const text =
+      'id -u; grep -E "CapEff|CapBnd|NoNewPrivs" /proc/self/status; mount -t tmpfs x /tmp; chown 1:1 /tmp';
+    const machine = await startSpec({
+      ...script(text),
+      endsWithCommand: true,
+      securityProfile: 'restricted',
+    });
+    await machine.ended;
+    const none = '0000000000000000';
+    expect(machine.output.stdout()).toBe(`0\nCapEff:\t${none}\nCapBnd:\t${none}\nNoNewPrivs:\t1\n`);
+    expect(machine.output.stderr().match(/(Operation not permitted|permission denied)/gi)).toHaveLength(2);
+  });
+
+  test('mounts disk images by the file systems that they have', async () => {
+    const directory = folder();
+    const makers: Record<string, (file: string) => string[]> = {
+      ext4: (file) => ['mke2fs', '-q', '-t', 'ext4', file],
+      erofs: (file) => ['mkfs.erofs', file, mkdtempSync(join(directory, 'empty-'))],
+    };
+    const types = Object.keys(makers);
+    const devices = types.flatMap((type, index) => {
+      const file = join(directory, type);
+      writeFileSync(file, '');
+      truncateSync(file, 16 * 1024 * 1024);
+      const [program, ...args] = makers[type]!(file);
+      execFileSync(program!, args, { stdio: 'ignore' });
+      return drive(`image${index}`, 'raw', file, type === 'erofs');
+    });
+    const mounts = types.map((type): RunSpec['mounts'][number] => ({
+      type: 'disk_image',
+      host: type,
+      guest: `/images/${type}`,
+      format: 'raw',
+      options: type === 'ext4' ? { nosuid: true, nodev: true, noexec: true } : { readonly: true },
+    }));
+    const text =
+      'grep " /images/" /proc/mounts | cut -d" " -f2-4; for i in /images/*; do touch $i/x; done; ls /images/*';
+    const machine = await startSpec({ ...script(text), endsWithCommand: true, mounts }, { devices });
+    expect(await machine.line('exit')).toBe('exit 0 0');
+    await machine.ended;
+    const [ext4, erofs, ...rest] = machine.output.stdout().split('\n');
+    expect(ext4).toMatch(/^\/images\/ext4 ext4 rw,nosuid,nodev,noexec,/);
+    expect(erofs).toMatch(/^\/images\/erofs erofs ro,/);
+    expect(rest.join(' ')).toBe('/images/erofs:  /images/ext4: lost+found x ');
+    expect(machine.output.stderr().match(/Read-only file system/g)).toHaveLength(1);
+  });
+
+  test('fails with the reason when it cannot start', async () => {
+    const machine = await startSpec({ ...script('echo never'), user: 'nobody-knows' });
+    expect(await machine.line('failed')).toBe('failed cannot find the user nobody-knows: error 2');
+    expect(await machine.ended).toBe(0);
+    expect(machine.output.stdout()).toBe('');
+    expect(machine.console()).toContain('cannot find the user nobody-knows');
+  });
+
+  test('ends although nobody reads its output', async () => {
+    const machine = await start({
+      unread: ['control', 'output'],
+      init: { command: ['yes', 'x'.repeat(1000)], output: { rate: 1e9, burst: 1e9 } },
+    });
+    const guest = await machine.connect();
+    expect(await sh(guest, 'echo alive')).toBe('alive');
+    await sh(guest, 'kill -TERM 1');
+    expect(await machine.ended).toBe(0);
+  });
+});
