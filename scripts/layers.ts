@@ -130,10 +130,6 @@ const LAYERS: Record<string, Folder> = {
     theme: 'engines',
     holds: 'A Kubernetes cluster as the engine.',
   },
-  'engines/microvm': {
-    theme: 'engines',
-    holds: 'Virtual machines of QEMU.',
-  },
   engines: {
     theme: 'engines',
     holds: 'The register of the engines, and the choice of one.',
