@@ -1,4 +1,5 @@
 import { DEFAULT_CONFIG } from '../src/config/options.js';
+import { BASES } from '../src/engines/microvm/images/vm-images.js';
 import { MAX_TREE_BYTES } from '../src/engines/microvm/images/layer-tree.js';
 import { MAX_REFERENCES } from '../src/registry/stored-access.js';
 import {
@@ -84,6 +85,11 @@ export const IMAGE_LIMITS = {
     },
   ],
   process: [
+    {
+      limit: 'bases of microVMs that are made at once, and those of an organization',
+      value: [BASES.total, BASES.each].map(number).join(', '),
+      beyond: 'the starts wait',
+    },
     { limit: 'pulls of images at once', value: number(PULLS.total), beyond: 'the starts wait' },
     {
       limit: 'starts that wait for a pull',

@@ -134,7 +134,8 @@ class LayerMeasure {
 export interface LayerReading {
   budget: ImageBudget;
   step: Step;
-  visitor: TarVisitor;
+  /** Undefined: the layer is only checked. */
+  visitor: TarVisitor | undefined;
   /** Awaited after each piece of the uncompressed layer. */
   onPiece: () => Promise<void>;
 }

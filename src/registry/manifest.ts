@@ -57,6 +57,8 @@ export const MANIFEST_TYPES = [
 const CONFIG_TYPE = /^application\/vnd\.(?:docker\.container\.image|oci\.image\.config)\.v1\+json$/;
 const LAYER_TYPE =
   /^application\/vnd\.(?:docker\.image\.rootfs\.diff\.tar(?:\.gzip)?|oci\.image\.layer\.v1\.tar(?:\+gzip)?)$/;
+const ZSTD_TYPE =
+  /^application\/vnd\.(?:docker\.image\.rootfs\.diff\.tar\.zstd|oci\.image\.layer\.v1\.tar\+zstd)$/;
 
 const isIndex = validatorOf(Index);
 const isManifest = validatorOf(Manifest);
@@ -84,9 +86,11 @@ function checked(manifest: Manifest): Manifest {
   return manifest;
 }
 
-export function checkLayers({ layers }: Manifest): void {
+/** `zstd`: whether the caller uncompresses it. */
+export function checkLayers({ layers }: Manifest, { zstd = false } = {}): void {
   if (layers.length > MAX_LAYERS) throw new PullError('too_many_parts', `${layers.length} layers`);
-  if (layers.some(({ mediaType }) => mediaType !== undefined && !LAYER_TYPE.test(mediaType))) {
+  const isKnown = (type: string) => LAYER_TYPE.test(type) || (zstd && ZSTD_TYPE.test(type));
+  if (layers.some(({ mediaType }) => mediaType !== undefined && !isKnown(mediaType))) {
     throw new PullError('unsupported', 'a layer has an unsupported format');
   }
 }

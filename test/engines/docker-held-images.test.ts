@@ -5,7 +5,8 @@ import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { ORG_LABEL } from '../../src/engines/docker/container.js';
 import { findPulledImage, listPulled } from '../../src/engines/docker/images/engine-image.js';
 import { Images } from '../../src/engines/docker/images/images.js';
-import { UnusedImages } from '../../src/engines/docker/images/unused-images.js';
+import { UnusedImages } from '../../src/engine/images/unused-images.js';
+import { imageShelf } from '../../src/engines/docker/images/image-shelf.js';
 import type { Run } from '../../src/engine/runtime.js';
 import { registryReach } from '../../src/settings.js';
 import { describeDocker, docker } from '../support/docker.js';
@@ -89,7 +90,7 @@ describeDocker('images that organizations hold', () => {
       maxMib: 64,
       disk: UNCHECKED_DISKS,
     });
-    const unused = new UnusedImages(docker);
+    const unused = new UnusedImages(imageShelf(docker));
     const known = new Set((await listPulled(docker)).flatMap(({ names }) => names));
     const pulled: string[] = [];
     for (const name of ['b', 'a', 'a', 'a']) {

@@ -28,7 +28,7 @@ export async function serve(...options: Parameters<typeof serveRegistry>) {
 }
 
 /** The records of a store, with an age that tests set. */
-function recordedAccess() {
+export function recordedAccess() {
   const rows = new Map<string, string>();
   const access: ImageAccess & { ageMs: number } = {
     ageMs: 0,

@@ -1,4 +1,4 @@
-import { linkSync, mkdirSync, readdirSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, readdirSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { BASE_FILE } from '../../src/engines/microvm/images/build-base.js';
@@ -33,7 +33,9 @@ test('an image that two processes add at once is there once', async () => {
   const [first, second] = await Promise.all([add(), add()]);
   expect(first).toEqual(second);
   expect(readdirSync(store.root)).toEqual(['a'.repeat(64)]);
-  expect(await store.list()).toEqual([{ ...first, sandboxes: 0 }]);
+  expect(await store.list()).toEqual([
+    { ...first, sandboxes: 0, inode: statSync(join(first.directory, BASE_FILE)).ino },
+  ]);
 });
 
 test('a failed build leaves nothing', async () => {

@@ -62,7 +62,8 @@ export class ImageStore {
     return this.read(hexOf(digest));
   }
 
-  async list(): Promise<(StoredImage & { sandboxes: number })[]> {
+  /** `inode`: that of the base, also in the sandboxes that hold it. */
+  async list(): Promise<(StoredImage & { sandboxes: number; inode: number })[]> {
     const names = (await readdir(this.root).catch(ignoreMissing)) ?? [];
     const found = await Promise.all(
       names
@@ -70,7 +71,7 @@ export class ImageStore {
         .map(async (name) => {
           const image = await this.read(name);
           const base = image && (await lstat(join(image.directory, BASE_FILE)).catch(ignoreMissing));
-          return image && base && { ...image, sandboxes: base.nlink - 1 };
+          return image && base && { ...image, sandboxes: base.nlink - 1, inode: base.ino };
         }),
     );
     return found.filter((image) => image !== undefined);
@@ -92,12 +93,16 @@ export class ImageStore {
       // The lock says that the process of the draft lives.
       await withDiskLock(draft, async () => {
         const base = await build(draft);
+        const identity = await identityIn(draft);
         await writeDurably(
           join(draft, RECORD_FILE),
           JSON.stringify({ format: FORMAT, digest, base, config }),
         );
         await syncDirectory(draft);
-        await rename(draft, join(this.root, hexOf(digest))).catch(ignoreExisting);
+        // A directory without a valid record is no image, and would stay in the way.
+        if (!(await this.find(digest))) await this.remove(digest);
+        const isFirst = await rename(draft, join(this.root, hexOf(digest))).then(() => true, ignoreExisting);
+        if (isFirst) this.verified.set(digest, identity);
         await syncDirectory(this.root);
       });
     } finally {
@@ -179,6 +184,15 @@ async function writeDurably(path: string, text: string): Promise<void> {
   }
 }
 
+async function identityIn(directory: string): Promise<string> {
+  const file = await open(join(directory, BASE_FILE), 'r');
+  try {
+    return await identityOf(file);
+  } finally {
+    await file.close();
+  }
+}
+
 async function identityOf(file: FileHandle): Promise<string> {
   const { dev, ino, size, mtimeNs } = await file.stat({ bigint: true });
   return `${dev} ${ino} ${size} ${mtimeNs}`;
@@ -188,6 +202,7 @@ function hexOf(digest: string): string {
   return digest.slice('sha256:'.length);
 }
 
-function ignoreExisting(error: NodeJS.ErrnoException): void {
+function ignoreExisting(error: NodeJS.ErrnoException): false {
   if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
+  return false;
 }

@@ -1,8 +1,14 @@
-import type Docker from 'dockerode';
-import { ALREADY_REMOVED, ignoreStatus } from '../errors.js';
-import { listPulled } from './engine-image.js';
+export interface KeptImage {
+  names: string[];
+  bytes: number;
+  /** A sandbox has it. */
+  isInUse: boolean;
+}
 
-const REMOVAL_MS = 60_000;
+export interface ImageShelf {
+  list(): Promise<KeptImage[]>;
+  remove(name: string): Promise<void>;
+}
 
 interface Unused {
   names: string[];
@@ -12,7 +18,7 @@ interface Unused {
 }
 
 /**
- * Removes pulled images that no container has: of the organization with the most bytes of them, by least recent use.
+ * Removes pulled images that no sandbox has: of the organization with the most bytes of them, by least recent use.
  */
 export class UnusedImages {
   /** Since this process began. */
@@ -21,7 +27,7 @@ export class UnusedImages {
   removed = 0;
   private last: Promise<void> = Promise.resolve();
 
-  constructor(private readonly docker: Docker) {}
+  constructor(private readonly shelf: ImageShelf) {}
 
   noteUse(name: string, orgId: string): void {
     this.uses.set(name, { orgId, at: performance.now() });
@@ -43,11 +49,7 @@ export class UnusedImages {
       unused.splice(unused.indexOf(next), 1);
       for (const name of next.names) {
         if (isNeeded(name)) continue;
-        // The engine asks every container whether it runs with the image, and waits for one that hangs.
-        await this.docker
-          .getImage(name)
-          .remove({ abortSignal: AbortSignal.timeout(REMOVAL_MS) })
-          .catch(ignoreStatus(...ALREADY_REMOVED));
+        await this.shelf.remove(name);
         this.uses.delete(name);
       }
       this.removed += 1;
@@ -55,13 +57,11 @@ export class UnusedImages {
   }
 
   private async find(isNeeded: (name: string) => boolean): Promise<Unused[]> {
-    const images = await listPulled(this.docker);
-    const containers = await this.docker.listContainers({ all: true });
-    const inUse = new Set(containers.map(({ ImageID }) => ImageID));
+    const images = await this.shelf.list();
     const present = new Set(images.flatMap(({ names }) => names));
     for (const name of this.uses.keys()) if (!present.has(name)) this.uses.delete(name);
     return images
-      .filter(({ id, names }) => !inUse.has(id) && !names.some(isNeeded))
+      .filter(({ isInUse, names }) => !isInUse && !names.some(isNeeded))
       .map(({ names, bytes }) => {
         const uses = names.flatMap((name) => this.uses.get(name) ?? []);
         const last = uses.toSorted((a, b) => b.at - a.at)[0] ?? { orgId: '', at: -Infinity };

@@ -1,8 +1,5 @@
-import type Docker from 'dockerode';
-import { SlotQueue } from '../../../fairness/slot-queue.js';
-import { ORG_LABEL } from '../container.js';
-import { listPulled } from './engine-image.js';
-import { PullError } from '../../../registry/pull-error.js';
+import { SlotQueue } from '../../fairness/slot-queue.js';
+import { PullError } from '../../registry/pull-error.js';
 
 export interface HeldImage {
   id: string;
@@ -10,24 +7,25 @@ export interface HeldImage {
 }
 
 /**
- * Bounds the bytes of the pulled images that the containers of an organization hold, those of stopped sandboxes too.
- * Layers that several images share count for each of them.
+ * Bounds the bytes of the pulled images that the sandboxes of an organization hold, the stopped ones too. Layers that
+ * several images share count for each of them.
  */
 export class HeldImages {
-  /** All images that containers of an organization may hold, and perhaps more. */
+  /** All images that sandboxes of an organization may hold, and perhaps more. */
   private readonly known = new Map<string, Map<string, number>>();
   private readonly claiming = new SlotQueue({ total: Infinity, each: 1 });
-  /** By run: the images of containers that do not exist yet. */
+  /** By run: the images of sandboxes that the engine does not have yet. */
   private readonly claims = new Map<string, HeldImage & { orgId: string }>();
 
+  /** `list`: the pulled images that the sandboxes of an organization have now. */
   constructor(
-    private readonly docker: Docker,
+    private readonly list: (orgId: string) => Promise<HeldImage[]>,
     private readonly maxBytes: () => number,
   ) {}
 
   /**
    * Throws PullError if the image is too much for the organization. It counts until `release`, and then for its
-   * containers.
+   * sandboxes.
    */
   async claim({ orgId, runId }: { orgId: string; runId: string }, image: HeldImage): Promise<void> {
     if (this.maxBytes() === Infinity) return;
@@ -54,13 +52,7 @@ export class HeldImages {
 
   private async read(orgId: string): Promise<Map<string, number>> {
     const claimedBefore = this.claimedBy(orgId);
-    const containers = await this.docker.listContainers({
-      all: true,
-      filters: { label: [`${ORG_LABEL}=${orgId}`] },
-    });
-    const images = await listPulled(this.docker);
-    const ids = new Set(containers.map(({ ImageID }) => ImageID));
-    const held = images.filter(({ id }) => ids.has(id)).map(({ id, bytes }) => [id, bytes] as const);
+    const held = (await this.list(orgId)).map(({ id, bytes }) => [id, bytes] as const);
     return new Map([...held, ...claimedBefore, ...this.claimedBy(orgId)]);
   }
 
