@@ -114,6 +114,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'engines',
     holds: 'The interface of an engine, and code that engines share.',
   },
+  'machine-network': {
+    theme: 'engines',
+    holds: 'Networks of sandboxes on Linux: rules, bandwidth, counters, the gateway.',
+  },
   'engines/simulated': {
     theme: 'engines',
     holds: 'The simulated engine.',

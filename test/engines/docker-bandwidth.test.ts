@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sleep } from '../../src/lib/sleep.js';
-import { BANDWIDTH } from '../../src/engines/docker/network/bandwidth.js';
+import { BANDWIDTH } from '../../src/machine-network/bandwidth.js';
 import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import type { Client } from '../support/client.js';
 import { end, gatewayOf, pidOf, startWith } from '../support/docker-network.js';

@@ -1,13 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { closeSync, openSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ipIn, makeLink, outerLink } from '../../src/engines/docker/network/gateway/links.js';
-import {
-  gatewayRules,
-  NO_DELIVERY,
-  DELIVERY,
-} from '../../src/engines/docker/network/gateway/gateway-rules.js';
-import { applyRules } from '../../src/engines/docker/network/nftables.js';
+import { ipIn, makeLink, outerLink } from '../../src/machine-network/gateway/links.js';
+import { gatewayRules, NO_DELIVERY, DELIVERY } from '../../src/machine-network/gateway/gateway-rules.js';
+import { applyRules } from '../../src/machine-network/nftables.js';
 import { describeNetns, sh } from '../support/netns.js';
 
 const NAMES = ['gateway', 'first', 'second'].map((name) => `sk-${name}-${randomUUID()}`);

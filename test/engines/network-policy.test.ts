@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { BANDWIDTH } from '../../src/engines/docker/network/bandwidth.js';
-import { compilePolicy, FLOWS } from '../../src/engines/docker/network/compile-policy.js';
-import { GatedRules } from '../../src/engines/docker/network/gateway/gated-rules.js';
-import { KernelSets } from '../../src/engines/docker/network/gateway/kernel-sets.js';
+import { BANDWIDTH } from '../../src/machine-network/bandwidth.js';
+import { compilePolicy, FLOWS } from '../../src/machine-network/compile-policy.js';
+import { GatedRules } from '../../src/machine-network/gateway/gated-rules.js';
+import { KernelSets } from '../../src/machine-network/gateway/kernel-sets.js';
 import type { GuardedGroup } from '../../src/network-policy/guarded-groups.js';
 import { PUBLIC_PROFILE } from '../../src/network-policy/public-profile.js';
 import type { NetworkPolicy, Rule } from '../../src/network-policy/schema.js';

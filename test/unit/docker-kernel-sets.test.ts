@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { KernelSets } from '../../src/engines/docker/network/gateway/kernel-sets.js';
+import { KernelSets } from '../../src/machine-network/gateway/kernel-sets.js';
 
 const MOST = 16_384;
 const POLICY = {

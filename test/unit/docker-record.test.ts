@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { parseReading, recordTable } from '../../src/engines/docker/network/record/record-table.js';
-import { SandboxTraffic } from '../../src/engines/docker/network/record/traffic.js';
+import { parseReading, recordTable } from '../../src/machine-network/record/record-table.js';
+import { SandboxTraffic } from '../../src/machine-network/record/traffic.js';
 import { Evaluator } from '../../src/network-policy/evaluate.js';
 
 type Entries = Record<string, [packets: number, bytes: number]>;

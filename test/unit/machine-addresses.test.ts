@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { machineAddresses } from '../../src/engines/docker/network/machine-addresses.js';
+import { machineAddresses } from '../../src/machine-network/machine-addresses.js';
 
 const IPV4 = `Main:
   +-- 0.0.0.0/0 4 0 12

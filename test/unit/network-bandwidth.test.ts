@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { compilePolicy } from '../../src/engines/docker/network/compile-policy.js';
+import { compilePolicy } from '../../src/machine-network/compile-policy.js';
 import { PUBLIC_PROFILE } from '../../src/network-policy/public-profile.js';
 import type { NetworkPolicy } from '../../src/network-policy/schema.js';
 

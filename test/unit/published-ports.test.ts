@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { explainPort, machineOnlyRules } from '../../src/engines/docker/network/published-ports.js';
+import { explainPort } from '../../src/engines/docker/network/published-ports.js';
+import { machineOnlyRules } from '../../src/machine-network/machine-only-ports.js';
 import { dependsOnSource, mayArrive } from '../../src/network-policy/arrivals.js';
 import type { NetworkPolicy } from '../../src/network-policy/schema.js';
 import { canonicalAddress, isLoopback, overlap } from '../../src/spec/published-port.js';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { examineResolvers } from '../../src/engines/docker/examine-machine.js';
-import { systemResolvers } from '../../src/engines/docker/network/resolvers.js';
+import { systemResolvers } from '../../src/machine-network/resolvers.js';
 
 const FALLBACK = ['8.8.8.8', '8.8.4.4'];
 const found = (main: string, upstream = '') =>

@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import type { Finding } from '../../engine/finding.js';
 import { installCommand, type HostSystem } from '../../engine/host-system.js';
 import { disksOf } from './disk-writes.js';
-import type { Resolvers } from './network/resolvers.js';
+import type { Resolvers } from '../../machine-network/resolvers.js';
 import { sandboxRoom } from './sandbox-room.js';
 import { explainSharedLimits } from './shared-limits.js';
 

@@ -12,7 +12,7 @@ import {
   examineResolvers,
   examineSandboxRoom,
 } from './examine-machine.js';
-import { systemResolvers } from './network/resolvers.js';
+import { systemResolvers } from '../../machine-network/resolvers.js';
 import type { DOCKER_OPTIONS } from './options.js';
 import { DockerRuntime } from './runtime.js';
 

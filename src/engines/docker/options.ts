@@ -2,7 +2,7 @@ import { integer, list, path, text } from '../../options/types.js';
 import type { Options } from '../../options/option.js';
 import { GUARDED_GROUPS } from '../../network-policy/guarded-groups.js';
 import { DISK_WRITES } from './disk-writes.js';
-import { isUsable } from './network/resolvers.js';
+import { isUsable } from '../../machine-network/resolvers.js';
 
 /** Processes and threads of a sandbox. While thousands fork, they hold locks of the kernel that others wait for. */
 export const PROCESSES = { default: 256, least: 32, most: 4_194_304 };

@@ -4,7 +4,7 @@ import type { ContainerdPlace } from '../containerd.js';
 import { SERVER_ERROR, statusOf } from '../errors.js';
 import { AGENT_PROGRAM, GUEST_DIRECTORY, INIT_PROGRAM, PROGRAMS_DIRECTORY } from '../../../guest/programs.js';
 import { behind, isBelow, lookAtDisk, placeOf, statOf, targetsOf, type Stat } from './disk-stat.js';
-import { RESOLVER_FILES } from './resolver-files.js';
+import { RESOLVER_FILES } from '../../../machine-network/resolver-files.js';
 
 /**
  * The engine reads these files on the disk of a sandbox, as the machine's root, whatever user the sandbox has: by a

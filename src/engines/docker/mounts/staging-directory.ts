@@ -11,7 +11,7 @@ import {
   resolverFileContent,
   type ResolverConfig,
   type ResolverFile,
-} from '../files/resolver-files.js';
+} from '../../../machine-network/resolver-files.js';
 import { bindMount, detachAndRemove, O_PATH, type MountFlags } from './bind-mount.js';
 import { addGuestFiles, GUEST_FILES, writeGuestFiles, type GuestFile } from './guest-files.js';
 import { GUEST_DIRECTORY } from '../../../guest/programs.js';

@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { withContainerNamespace } from '../container-namespace.js';
-import { runWithInput } from './run-program.js';
+import { runWithInput } from '../../../machine-network/run-program.js';
 
 /**
  * Sets the host name of a running container, whose prepared network has another one. Process 1 waits for it. Throws

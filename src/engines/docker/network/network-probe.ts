@@ -4,9 +4,9 @@ import { engineMessage, NOT_FOUND, statusOf } from '../errors.js';
 import type { GatewayServices } from '../../../engine/definition.js';
 import type { GuestInit } from '../guest-init.js';
 import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
-import { hasEnvironmentLine } from './nftables.js';
-import { explainNoNftables } from './nftables-probe.js';
+import { explainNoNftables } from '../../../machine-network/nftables-probe.js';
 import { createPauseContainer, removePauseContainer, startPauseContainer } from './pause-container.js';
+import { hasEnvironmentLine } from './process-namespace.js';
 
 export interface NetworkOptions {
   instanceId: string;

@@ -4,6 +4,8 @@ import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, NOT_MODIFIED } from
 import { INIT_PROGRAM } from '../../../guest/programs.js';
 import type { GuestInit } from '../guest-init.js';
 import type { PublishedPort } from '../../../spec/network-schema.js';
+import type { LinkedNamespace } from '../../../machine-network/namespace.js';
+import { withNamespace } from './process-namespace.js';
 import { portOptions, startPublished } from './published-ports.js';
 
 /**
@@ -26,15 +28,13 @@ export interface PauseContainerOptions {
   ports?: readonly PublishedPort[] | undefined;
 }
 
-export interface PauseContainer {
+export interface PauseContainer extends LinkedNamespace {
   id: string;
   /** The line of its environment that identifies its process. */
   mark: string;
   hostname: string;
   pid: number;
   startedAt: string;
-  gateways: string[];
-  links: string[];
 }
 
 const NAME_START = '/sandkeep-net-';
@@ -95,12 +95,14 @@ export function parsePauseContainer({
     ...(GlobalIPv6Address ? [`${GlobalIPv6Address}/${GlobalIPv6PrefixLen}`] : []),
   ]);
   const gateways = networks.flatMap(({ Gateway, IPv6Gateway }) => [Gateway, IPv6Gateway].filter(Boolean));
+  const mark = markOf(Config.Labels[PAUSE_LABEL] ?? '');
   return {
     id: Id,
-    mark: markOf(Config.Labels[PAUSE_LABEL] ?? ''),
+    mark,
     hostname: Config.Hostname,
     pid: State.Pid,
     startedAt: State.StartedAt,
+    enter: async (act) => withNamespace(State.Pid, mark, act),
     gateways,
     links,
   };

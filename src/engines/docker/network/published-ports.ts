@@ -1,7 +1,6 @@
 import { StartRefusedError } from '../../../engine/runtime.js';
 import { sleep } from '../../../lib/sleep.js';
 import type { PublishedPort } from '../../../spec/network-schema.js';
-import { isLoopback } from '../../../spec/published-port.js';
 import { engineMessage } from '../errors.js';
 
 /** The engine opens and closes the ports of the host with the pause container, in docs/decisions/0043. */
@@ -14,20 +13,6 @@ export function portOptions(ports: readonly PublishedPort[]): {
     (bindings[`${guest_port}/${protocol}`] ??= []).push({ HostIp: host_bind, HostPort: `${host_port}` });
   }
   return { exposed: Object.fromEntries(Object.keys(bindings).map((port) => [port, {}])), bindings };
-}
-
-/**
- * Rules for ports that are published on loopback addresses alone. Engines before version 28 forward packets of any
- * network to such a port, if they are for the address of the sandbox. Their proxy makes the connections of the machine
- * itself, from the address of the bridge.
- */
-export function machineOnlyRules(ports: readonly PublishedPort[]): string[] {
-  const keyOf = ({ protocol, guest_port }: PublishedPort) =>
-    `meta l4proto ${protocol} th dport ${guest_port}`;
-  const open = new Set(ports.filter(({ host_bind }) => !isLoopback(host_bind)).map(keyOf));
-  return [...new Set(ports.map(keyOf))].flatMap((key) =>
-    open.has(key) ? [] : [`${key} ip saddr != @host4 drop`, `${key} ip6 saddr != @host6 drop`],
-  );
 }
 
 /** An engine from version 28 on says the first, earlier ones the others. */

@@ -2,19 +2,20 @@ import type Docker from 'dockerode';
 import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import type { Capability } from '../../../spec/capabilities.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
-import type { ResolverConfig } from '../files/resolver-files.js';
-import { AddressUpdates } from './address-updates.js';
+import type { ResolverConfig } from '../../../machine-network/resolver-files.js';
+import { AddressUpdates } from '../../../machine-network/address-updates.js';
 import { Bridges, SANDBOXES_PER_BRIDGE } from './bridges.js';
-import { changedAddresses, compilePolicy } from './compile-policy.js';
-import { isGated } from './gateway/gated-sandbox.js';
-import { GatedRules } from './gateway/gated-rules.js';
-import { explainNoGateway } from './gateway/gateway-probe.js';
+import { changedAddresses, compilePolicy } from '../../../machine-network/compile-policy.js';
+import { isGated } from '../../../machine-network/gateway/gated-sandbox.js';
+import { GatedRules } from '../../../machine-network/gateway/gated-rules.js';
+import { explainNoGateway } from '../../../machine-network/gateway/gateway-probe.js';
+import { ensureHolder, removeHolder } from './gateway/holder-container.js';
 import { readRunning } from './gateway/running.js';
-import { GatewaySupervisor } from './gateway/supervisor.js';
-import { setMtu } from './gateway/links.js';
-import { MachineSurroundings } from './machine-surroundings.js';
+import { GatewaySupervisor } from '../../../machine-network/gateway/supervisor.js';
+import { setMtu } from '../../../machine-network/gateway/links.js';
+import { MachineSurroundings } from '../../../machine-network/machine-surroundings.js';
 import { explainNoNetwork, type NetworkOptions } from './network-probe.js';
-import { applyRules, loadRules, withNamespace } from './nftables.js';
+import { applyRules, loadRules } from '../../../machine-network/nftables.js';
 import {
   inspectPauseContainer,
   isPauseContainer,
@@ -35,9 +36,10 @@ import { GATEWAY_ADDRESS } from '../../../gateway/protocol.js';
 import { LingeringNetworks } from './lingering-networks.js';
 import { Orphans } from './orphans.js';
 import { isPrepared, PreparedNetworks } from './prepared-networks.js';
-import { canRecord } from './record/read-counters.js';
-import { recordTable } from './record/record-table.js';
-import { TrafficRecorder } from './record/recorder.js';
+import { canRecord } from '../../../machine-network/record/read-counters.js';
+import { recordTable } from '../../../machine-network/record/record-table.js';
+import { TrafficRecorder } from '../../../machine-network/record/recorder.js';
+import { recordedEngine } from './recorded-engine.js';
 import { isRunning, neededRepair } from './repair.js';
 
 /** It is taken, it is outside the subnets of the network, or these were not chosen by the operator. */
@@ -105,15 +107,15 @@ export class SandboxNetworks {
     });
     if (noGateway !== undefined || services === undefined) return;
     const names = new MachineNames(options.resolvers ? { servers: options.resolvers } : {});
-    this.gateway = new GatewaySupervisor(docker, {
+    this.gateway = new GatewaySupervisor({
       instanceId,
-      init,
       services,
       openableGroups,
       addresses: () => this.surroundings.addresses(),
-      surroundingsOf: (pause) => this.surroundings.of(pause),
+      surroundingsOf: (network) => this.surroundings.of(network),
       resolvers: () => this.surroundings.resolvers(),
-      network: async () => name ?? this.bridges!.first(),
+      holder: async () =>
+        ensureHolder(docker, { instanceId, init, network: name ?? (await this.bridges!.first()) }),
       ask: async (query, timeoutMs) => names.ask(query, timeoutMs),
       running: async () => readRunning(docker, instanceId, services),
     });
@@ -147,7 +149,9 @@ export class SandboxNetworks {
     const unavailable = await explainNoNetwork(docker, options);
     const { gateway, instanceId } = options;
     const isRecorded = gateway !== undefined && unavailable === undefined && (await canRecord());
-    const recorder = isRecorded ? new TrafficRecorder(docker, instanceId, gateway) : undefined;
+    const recorder = isRecorded
+      ? new TrafficRecorder(recordedEngine(docker, instanceId), gateway)
+      : undefined;
     const noGateway = unavailable ?? (await explainNoGateway());
     return new SandboxNetworks(docker, options, unavailable, recorder, noGateway);
   }
@@ -242,7 +246,7 @@ export class SandboxNetworks {
     await this.recorder?.finish(sandboxId);
     // The list of refusals of a sandbox with a gateway has those of the kernel too.
     const isCounted = this.recorder !== undefined && (spec.networkRecord === true || spec.gated != null);
-    await loadRules(pause.pid, pause.mark, isCounted ? rules + recordTable() : rules);
+    await loadRules(pause, isCounted ? rules + recordTable() : rules);
     // Connections of its last run still count for some time in the limits of the kernel.
     this.lingering.started(
       sandboxId,
@@ -253,7 +257,7 @@ export class SandboxNetworks {
     const evaluator = hasDomainRules(policy) ? undefined : new Evaluator(policy, surroundings);
     this.recorder?.begin(sandboxId, pause, isCounted ? { evaluator } : undefined);
     const mtu = spec.networkInterface?.mtu ?? undefined;
-    if (mtu !== undefined) await setMtu(pause.pid, pause.mark, mtu);
+    if (mtu !== undefined) await setMtu(pause, mtu);
     if (isGated(run)) await this.gateway!.add(run, pause, surroundings);
     else this.gateway?.forget(sandboxId);
     this.unconfirmed.set(sandboxId, pause);
@@ -342,7 +346,7 @@ export class SandboxNetworks {
     const filters = { label: [`${INSTANCE_LABEL}=${this.options.instanceId}`, PAUSE_LABEL] };
     try {
       if ((await this.docker.listContainers({ all: true, filters })).length > 0) return;
-      await this.gateway?.removeHolder();
+      if (this.gateway) await removeHolder(this.docker, this.options.instanceId);
       await this.bridges?.removeAll();
     } catch {
       // Remaining bridges are used again.
@@ -383,6 +387,6 @@ export class SandboxNetworks {
     if (!found?.State.Running) return;
     const pause = parsePauseContainer(found);
     const script = changedAddresses(this.surroundings.of(pause));
-    await withNamespace(pause.pid, pause.mark, async (namespace) => applyRules(namespace, script));
+    await pause.enter(async (namespace) => applyRules(namespace, script));
   }
 }

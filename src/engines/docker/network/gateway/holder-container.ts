@@ -3,21 +3,14 @@ import { INIT_PROGRAM } from '../../../../guest/programs.js';
 import { INSTANCE_LABEL } from '../../container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_MODIFIED, statusOf } from '../../errors.js';
 import type { GuestInit } from '../../guest-init.js';
+import type { GatewayNamespace } from '../../../../machine-network/namespace.js';
+import { isAliveWith, withNamespace } from '../process-namespace.js';
 
 /** Owns the network namespace of the gateway. It lives as long as the sandboxes whose links end in it. */
 
 const GATEWAY_LABEL = 'dev.sandkeep.gateway-of';
 /** The container runtime itself needs some during the start. */
 const PIDS_LIMIT = 32;
-
-export interface Holder {
-  pid: number;
-  startedAt: string;
-  /** The addresses of the bridge. */
-  gateways: string[];
-  /** Its own addresses with the length of their networks. */
-  links: string[];
-}
 
 function holderName(instanceId: string): string {
   return `sandkeep-gateway-${instanceId}`;
@@ -29,7 +22,7 @@ export function isGatewayHolder({ Labels, Names }: Docker.ContainerInfo): boolea
   return instanceId !== undefined && Names.includes(`/${holderName(instanceId)}`);
 }
 
-export function holderLine(instanceId: string): string {
+function holderLine(instanceId: string): string {
   return `SANDKEEP_GATEWAY_OF=${instanceId}`;
 }
 
@@ -40,7 +33,7 @@ interface HolderOptions {
 }
 
 /** Creates it where it is missing, and starts it where it does not run. */
-export async function ensureHolder(docker: Docker, options: HolderOptions): Promise<Holder> {
+export async function ensureHolder(docker: Docker, options: HolderOptions): Promise<GatewayNamespace> {
   try {
     const found = await startHolder(docker, options);
     if (found.network === options.network) return found;
@@ -56,7 +49,7 @@ export async function ensureHolder(docker: Docker, options: HolderOptions): Prom
 async function startHolder(
   docker: Docker,
   { instanceId, network, init }: HolderOptions,
-): Promise<Holder & { network: string | undefined }> {
+): Promise<GatewayNamespace & { network: string | undefined }> {
   await init
     .createContainer({
       name: holderName(instanceId),
@@ -80,14 +73,16 @@ async function startHolder(
       },
     })
     .catch(ignoreStatus(CONFLICT));
+  const line = holderLine(instanceId);
   const container = docker.getContainer(holderName(instanceId));
   await container.start().catch(ignoreStatus(NOT_MODIFIED));
   const { State, HostConfig, NetworkSettings } = await container.inspect();
   const networks = Object.values(NetworkSettings.Networks);
   return {
     network: HostConfig.NetworkMode,
-    pid: State.Pid,
-    startedAt: State.StartedAt,
+    key: `${State.Pid} ${State.StartedAt}`,
+    isAlive: () => isAliveWith(State.Pid, line),
+    enter: async (act) => withNamespace(State.Pid, line, act),
     gateways: networks.map(({ Gateway }) => Gateway).filter(Boolean),
     links: networks.flatMap(({ IPAddress, IPPrefixLen }) =>
       IPAddress ? [`${IPAddress}/${IPPrefixLen}`] : [],

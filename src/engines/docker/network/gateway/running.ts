@@ -1,17 +1,18 @@
 import type Docker from 'dockerode';
 import type { GatewayServices } from '../../../../engine/definition.js';
 import { INSTANCE_LABEL, ORG_LABEL, SANDBOX_LABEL } from '../../container.js';
-import { inspectPauseContainer, parsePauseContainer, type PauseContainer } from '../pause-container.js';
-import { isGated, type GatedRun } from './gated-sandbox.js';
+import type { LinkedNamespace } from '../../../../machine-network/namespace.js';
+import { inspectPauseContainer, parsePauseContainer } from '../pause-container.js';
+import { isGated, type GatedRun } from '../../../../machine-network/gateway/gated-sandbox.js';
 
 /** The runs that another process of the service started, and that need the gateway. */
 export async function readRunning(
   docker: Docker,
   instanceId: string,
   { specOf }: Pick<GatewayServices, 'specOf'>,
-): Promise<{ run: GatedRun; pause: PauseContainer }[]> {
+): Promise<{ run: GatedRun; network: LinkedNamespace }[]> {
   const label = [`${INSTANCE_LABEL}=${instanceId}`, SANDBOX_LABEL, ORG_LABEL];
-  const found: { run: GatedRun; pause: PauseContainer }[] = [];
+  const found: { run: GatedRun; network: LinkedNamespace }[] = [];
   for (const { Labels, HostConfig } of await docker.listContainers({ filters: { label } })) {
     const { [ORG_LABEL]: orgId, [SANDBOX_LABEL]: sandboxId } = Labels;
     if (orgId === undefined || sandboxId === undefined) continue;
@@ -20,7 +21,7 @@ export async function readRunning(
     const run = spec && { orgId, sandboxId, spec };
     if (!run || !isGated(run)) continue;
     const container = await inspectPauseContainer(docker, sandboxId);
-    if (container?.State.Running) found.push({ run, pause: parsePauseContainer(container) });
+    if (container?.State.Running) found.push({ run, network: parsePauseContainer(container) });
   }
   return found;
 }

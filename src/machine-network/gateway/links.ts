@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import { GATEWAY_ADDRESS } from '../../../../gateway/protocol.js';
-import { applyRules, withNamespace } from '../nftables.js';
+import { GATEWAY_ADDRESS } from '../../gateway/protocol.js';
+import type { NetworkNamespace } from '../namespace.js';
+import { applyRules } from '../nftables.js';
 import { runWithInput } from '../run-program.js';
 import { knownSandbox } from './gateway-rules.js';
 import { GATED_MARK, INNER_LINK } from './kernel-names.js';
@@ -72,6 +73,6 @@ async function writeSettings(namespace: number, names: readonly string[], value:
 }
 
 /** The largest packet of a sandbox on the bridge. The engine has one for a whole network. */
-export async function setMtu(pid: number, line: string, mtu: number): Promise<void> {
-  await withNamespace(pid, line, async (namespace) => ipIn(namespace, `link set eth0 mtu ${mtu}`));
+export async function setMtu(namespace: NetworkNamespace, mtu: number): Promise<void> {
+  await namespace.enter(async (descriptor) => ipIn(descriptor, `link set eth0 mtu ${mtu}`));
 }

@@ -1,16 +1,24 @@
-import { CidrSet } from '../../../lib/cidr.js';
-import type { Surroundings } from '../../../network-policy/evaluate.js';
-import type { Bridges } from './bridges.js';
+import { CidrSet } from '../lib/cidr.js';
+import type { Surroundings } from '../network-policy/evaluate.js';
 import { machineAddresses } from './machine-addresses.js';
-import type { NetworkOptions } from './network-probe.js';
-import type { PauseContainer } from './pause-container.js';
+import type { LinkedNamespace } from './namespace.js';
 import { systemResolvers } from './resolvers.js';
+
+interface BridgeAddresses {
+  subnets: string[];
+  /** The addresses of the machine on them. */
+  gateways: string[];
+}
 
 /** The addresses around the sandboxes of this machine. They change while sandboxes run. */
 export class MachineSurroundings {
   constructor(
-    private readonly options: Pick<NetworkOptions, 'resolvers' | 'openableGroups'>,
-    private readonly bridges: Bridges | undefined,
+    private readonly options: {
+      /** Default: those of the machine. */
+      resolvers: readonly string[] | undefined;
+      openableGroups: Surroundings['openableGroups'];
+    },
+    private readonly bridges: { readonly surroundings: BridgeAddresses } | undefined,
   ) {}
 
   resolvers(): readonly string[] {
@@ -29,7 +37,7 @@ export class MachineSurroundings {
     return [...new Set(hosts)].toSorted().concat(neighbours.toSorted()).join(' ');
   }
 
-  of({ gateways, links }: PauseContainer): Surroundings {
+  of({ gateways, links }: LinkedNamespace): Surroundings {
     const { hosts, neighbours } = this.addresses();
     const known = new CidrSet(neighbours);
     return {

@@ -1,33 +1,14 @@
 import { closeSync, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
-import { sleep } from '../../../lib/sleep.js';
 import { StartRefusedError } from '../../../engine/runtime.js';
-import { runWithInput } from './run-program.js';
+import { sleep } from '../../../lib/sleep.js';
 
 const EXEC_TIMEOUT_MS = 3_000;
 const EXEC_POLL_MS = 5;
 
 /**
- * `line`, in the environment, identifies the process: the kernel reuses ids, and a remote engine has others. Throws
- * StartRefusedError.
+ * Calls `act` with the open network namespace of a process of the engine. `line`, in the environment, identifies the
+ * process: the kernel reuses ids, and a remote engine has others. Throws StartRefusedError.
  */
-export async function loadRules(pid: number, line: string, script: string): Promise<void> {
-  try {
-    await withNamespace(pid, line, async (namespace) => applyRules(namespace, script));
-  } catch (error) {
-    if (error instanceof StartRefusedError) throw error;
-    throw new StartRefusedError(
-      'the network rules of the sandbox cannot be loaded; the operator finds the reason in the log of the service',
-      { cause: error },
-    );
-  }
-}
-
-/** `namespace`: an open descriptor. */
-export async function applyRules(namespace: number, script: string): Promise<void> {
-  await runWithInput('nsenter', ['--net=/proc/self/fd/3', 'nft', '-f', '-'], script, [namespace]);
-}
-
-/** Calls `act` with the open network namespace of a process of the engine. Throws StartRefusedError. */
 export async function withNamespace<Result>(
   pid: number,
   line: string,

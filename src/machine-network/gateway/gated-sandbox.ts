@@ -1,9 +1,9 @@
-import type { SandboxSettings } from '../../../../gateway/protocol.js';
-import type { Surroundings } from '../../../../network-policy/evaluate.js';
-import { PUBLIC_PROFILE } from '../../../../network-policy/public-profile.js';
-import type { GatedNetwork, RunSecrets, RunSpec } from '../../../../spec/run-spec.js';
-import { applyRules, withNamespace } from '../nftables.js';
-import type { PauseContainer } from '../pause-container.js';
+import type { SandboxSettings } from '../../gateway/protocol.js';
+import type { Surroundings } from '../../network-policy/evaluate.js';
+import { PUBLIC_PROFILE } from '../../network-policy/public-profile.js';
+import type { GatedNetwork, RunSecrets, RunSpec } from '../../spec/run-spec.js';
+import type { LinkedNamespace } from '../namespace.js';
+import { applyRules } from '../nftables.js';
 import { KernelSets } from './kernel-sets.js';
 import { makeLink } from './links.js';
 
@@ -31,19 +31,19 @@ export class GatedSandbox {
   constructor(
     /** Its secrets can change while it runs. */
     public run: GatedRun,
-    readonly pause: PauseContainer,
+    readonly network: LinkedNamespace,
     /** The addresses of the machine can change while it runs. */
     public surroundings: Surroundings,
     /** Bounds the programs that run at once. */
     private readonly inTurn: (orgId: string, act: () => Promise<void>) => Promise<void>,
   ) {
     this.sets = new KernelSets(this.policy, async (script) =>
-      this.inTurn(run.orgId, async () => this.inside(async (namespace) => applyRules(namespace, script))),
+      this.inTurn(run.orgId, async () => network.enter(async (namespace) => applyRules(namespace, script))),
     );
   }
 
   get address(): string {
-    return this.pause.links[0]!.split('/')[0]!;
+    return this.network.links[0]!.split('/')[0]!;
   }
 
   private get policy() {
@@ -54,7 +54,7 @@ export class GatedSandbox {
   async link(gateway: { descriptor: number; key: string }): Promise<void> {
     const { sandboxId, spec } = this.run;
     const mtu = spec.networkInterface?.mtu ?? undefined;
-    await this.inside(async (namespace) =>
+    await this.network.enter(async (namespace) =>
       makeLink(namespace, gateway.descriptor, { sandboxId, address: this.address, mtu }),
     );
     this.linkedTo = gateway.key;
@@ -78,9 +78,5 @@ export class GatedSandbox {
         return value ? [{ ...secret, value }] : [];
       }),
     };
-  }
-
-  private async inside<Result>(act: (namespace: number) => Promise<Result>): Promise<Result> {
-    return withNamespace(this.pause.pid, this.pause.mark, act);
   }
 }

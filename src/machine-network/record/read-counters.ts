@@ -1,28 +1,18 @@
 import { spawn } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
-import { hasEnvironmentLine } from '../nftables.js';
+import type { NetworkNamespace } from '../namespace.js';
 import { parseReading, RECORD_TABLE, recordTable, type Reading } from './record-table.js';
 
 /** For a loaded machine: neither program waits. */
 const TIMEOUT_MS = 10_000;
 
-/** Undefined: the namespace of the process has no such counters, or the process is gone. `line`: as of `loadRules`. */
-export async function readCounters(pid: number, line: string): Promise<Reading | undefined> {
-  let namespace: number;
-  try {
-    namespace = openSync(`/proc/${pid}/ns/net`, 'r');
-  } catch {
-    return undefined;
-  }
-  try {
-    if (!(await hasEnvironmentLine(pid, line))) return undefined;
-    const list = ['nft', '-j', 'list', 'table', 'inet', RECORD_TABLE];
-    const json = await run('nsenter', ['--net=/proc/self/fd/3', ...list], '', namespace);
-    return json === undefined ? undefined : parseReading(json);
-  } finally {
-    closeSync(namespace);
-  }
+/** Undefined: the namespace has no such counters, or its owner has ended. */
+export async function readCounters(namespace: NetworkNamespace): Promise<Reading | undefined> {
+  const list = ['nft', '-j', 'list', 'table', 'inet', RECORD_TABLE];
+  const json = await namespace
+    .enter(async (descriptor) => run('nsenter', ['--net=/proc/self/fd/3', ...list], '', descriptor))
+    .catch(() => undefined);
+  return json === undefined ? undefined : parseReading(json);
 }
 
 /** Whether the kernel and its programs have counters by destination. */

@@ -1,7 +1,7 @@
-import { parseJson } from '../../../../lib/json.js';
+import { parseJson } from '../../lib/json.js';
 import { GATED_MARK } from '../gateway/kernel-names.js';
-import { GATEWAY_ADDRESS } from '../../../../gateway/protocol.js';
-import type { Carrier } from '../../../../network-policy/traffic.js';
+import { GATEWAY_ADDRESS } from '../../gateway/protocol.js';
+import type { Carrier } from '../../network-policy/traffic.js';
 
 export const RECORD_TABLE = 'sandkeep_record';
 /** Destinations that are told apart at once. An entry that is not used for its time-out leaves. */

@@ -1,10 +1,10 @@
-import { GATEWAY_ADDRESS, PORTS } from '../../../../gateway/protocol.js';
-import { isDomainRule } from '../../../../network-policy/domains.js';
-import { Evaluator, type Surroundings } from '../../../../network-policy/evaluate.js';
-import { rulesFor } from '../../../../network-policy/order.js';
-import type { NetworkPolicy, Rule } from '../../../../network-policy/schema.js';
-import { DNS_PORT, trafficOf } from '../../../../network-policy/traffic.js';
-import type { GatedNetwork } from '../../../../spec/run-spec.js';
+import { GATEWAY_ADDRESS, PORTS } from '../../gateway/protocol.js';
+import { isDomainRule } from '../../network-policy/domains.js';
+import { Evaluator, type Surroundings } from '../../network-policy/evaluate.js';
+import { rulesFor } from '../../network-policy/order.js';
+import type { NetworkPolicy, Rule } from '../../network-policy/schema.js';
+import { DNS_PORT, trafficOf } from '../../network-policy/traffic.js';
+import type { GatedNetwork } from '../../spec/run-spec.js';
 import { domainSet, GATED_MARK, INNER_LINK, MOST_ELEMENTS } from './kernel-names.js';
 
 /** The packets of TLS over UDP. A shared address would open its neighbours. */

@@ -1,6 +1,6 @@
-import type { Denial } from '../../../../gateway/protocol.js';
-import type { ObservedFlow } from '../../../../engine/definition.js';
-import type { Evaluator } from '../../../../network-policy/evaluate.js';
+import type { Denial } from '../../gateway/protocol.js';
+import type { ObservedFlow } from '../../engine/definition.js';
+import type { Evaluator } from '../../network-policy/evaluate.js';
 import type { Counts, Peer, Reading } from './record-table.js';
 
 /** The reports of one sandbox, from the differences of its readings. */

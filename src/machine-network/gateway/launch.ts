@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { PACKAGE_ROOT } from '../../../../lib/package-root.js';
+import { PACKAGE_ROOT } from '../../lib/package-root.js';
 
 /** The build for the processor of this machine, where the engine is too. */
 export const LAUNCH = join(

@@ -1,15 +1,7 @@
-import type Docker from 'dockerode';
-import type { GatewayServices } from '../../../../engine/definition.js';
-import { startLoop, type Loop } from '../../../../lib/loop.js';
-import type { Evaluator } from '../../../../network-policy/evaluate.js';
-import { INSTANCE_LABEL } from '../../container.js';
-import {
-  inspectPauseContainer,
-  ownerOf,
-  parsePauseContainer,
-  PAUSE_LABEL,
-  type PauseContainer,
-} from '../pause-container.js';
+import type { GatewayServices } from '../../engine/definition.js';
+import { startLoop, type Loop } from '../../lib/loop.js';
+import type { Evaluator } from '../../network-policy/evaluate.js';
+import type { NetworkNamespace } from '../namespace.js';
 import { readCounters } from './read-counters.js';
 import { SandboxTraffic } from './traffic.js';
 
@@ -24,7 +16,7 @@ interface Counting {
 }
 
 interface Known {
-  pause: Pick<PauseContainer, 'pid' | 'mark'>;
+  namespace: NetworkNamespace;
   /** Undefined: it has no counters. */
   traffic: SandboxTraffic | undefined;
   /** The counters began with this process. */
@@ -33,9 +25,16 @@ interface Known {
   knownAt: number;
 }
 
+export interface RecordedEngine {
+  /** The ids of the sandboxes whose namespace exists. */
+  list(): Promise<string[]>;
+  /** Undefined: the sandbox has none. */
+  find(sandboxId: string): Promise<NetworkNamespace | undefined>;
+}
+
 /**
- * Reads the counters of the sandboxes whose network is recorded, and reports the differences. The pause container of
- * a sandbox has them, so that they can be read after its end.
+ * Reads the counters of the sandboxes whose network is recorded, and reports the differences. The namespace of a
+ * sandbox has them, and outlives its run, so that they can be read after its end.
  */
 export class TrafficRecorder {
   private readonly known = new Map<string, Known>();
@@ -43,15 +42,14 @@ export class TrafficRecorder {
   private loop: Loop | undefined;
 
   constructor(
-    private readonly docker: Docker,
-    private readonly instanceId: string,
+    private readonly engine: RecordedEngine,
     private readonly observer: Pick<GatewayServices, 'denied' | 'flows'>,
   ) {}
 
   /** Before a run: its counters begin with 0. `counting`: undefined when it has none. */
-  begin(sandboxId: string, pause: Known['pause'], counting: Counting | undefined): void {
+  begin(sandboxId: string, namespace: NetworkNamespace, counting: Counting | undefined): void {
     const traffic = counting && new SandboxTraffic(sandboxId, counting.evaluator, Date.now());
-    this.known.set(sandboxId, { pause, traffic, begun: true, knownAt: performance.now() });
+    this.known.set(sandboxId, { namespace, traffic, begun: true, knownAt: performance.now() });
   }
 
   /** Reads all of them regularly while `term` is valid. */
@@ -78,9 +76,7 @@ export class TrafficRecorder {
 
   private async readAll(signal: AbortSignal): Promise<void> {
     const listedAt = performance.now();
-    const label = [`${INSTANCE_LABEL}=${this.instanceId}`, PAUSE_LABEL];
-    const running = await this.docker.listContainers({ filters: { label } });
-    const ids = running.flatMap((container) => ownerOf(container) ?? []);
+    const ids = await this.engine.list();
     for (const [id, { knownAt }] of this.known) {
       // The list may be older than the latest start.
       if (knownAt < listedAt && !ids.includes(id)) this.known.delete(id);
@@ -94,14 +90,13 @@ export class TrafficRecorder {
 
   /** A sandbox that an earlier process started. */
   private async find(sandboxId: string): Promise<void> {
-    const found = await inspectPauseContainer(this.docker, sandboxId);
-    if (!found) return;
-    const pause = parsePauseContainer(found);
-    const hasCounters = (await readCounters(pause.pid, pause.mark)) !== undefined;
+    const namespace = await this.engine.find(sandboxId);
+    if (!namespace) return;
+    const hasCounters = (await readCounters(namespace)) !== undefined;
     // It may have begun meanwhile.
     if (this.known.has(sandboxId)) return;
     const traffic = hasCounters ? new SandboxTraffic(sandboxId, undefined, Date.now()) : undefined;
-    this.known.set(sandboxId, { pause, traffic, begun: false, knownAt: performance.now() });
+    this.known.set(sandboxId, { namespace, traffic, begun: false, knownAt: performance.now() });
   }
 
   /** Two readings at once could count twice. */
@@ -111,7 +106,7 @@ export class TrafficRecorder {
       await before;
       const known = this.known.get(sandboxId);
       if (!known?.traffic) return;
-      const counters = await readCounters(known.pause.pid, known.pause.mark);
+      const counters = await readCounters(known.namespace);
       if (!counters) return;
       const { flows, denials } = known.traffic.take(counters, Date.now(), known.begun);
       this.observer.flows(flows);

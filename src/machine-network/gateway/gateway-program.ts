@@ -1,10 +1,10 @@
 import type { ChildProcess } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import type { FromGateway, ToGateway } from '../../../../gateway/protocol.js';
-import { MessageWriter, readMessages } from '../../../../gateway/json-lines.js';
-import { LONGEST_FROM_GATEWAY } from '../../../../gateway/service-link.js';
-import { PACKAGE_ROOT } from '../../../../lib/package-root.js';
+import type { FromGateway, ToGateway } from '../../gateway/protocol.js';
+import { MessageWriter, readMessages } from '../../gateway/json-lines.js';
+import { LONGEST_FROM_GATEWAY } from '../../gateway/service-link.js';
+import { PACKAGE_ROOT } from '../../lib/package-root.js';
 import { launch, placeOf } from './launch.js';
 
 export const SOURCE_FILE = join(PACKAGE_ROOT, 'dist', 'program', 'gateway.cjs');

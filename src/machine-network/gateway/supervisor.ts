@@ -1,18 +1,15 @@
-import type Docker from 'dockerode';
-import type { GatewayServices } from '../../../../engine/definition.js';
-import { StartRefusedError, type Run } from '../../../../engine/runtime.js';
-import { SlotQueue } from '../../../../fairness/slot-queue.js';
-import type { Authority, FromGateway } from '../../../../gateway/protocol.js';
-import { sleep } from '../../../../lib/sleep.js';
-import type { Surroundings } from '../../../../network-policy/evaluate.js';
-import type { GuestInit } from '../../guest-init.js';
+import type { GatewayServices } from '../../engine/definition.js';
+import { StartRefusedError, type Run } from '../../engine/runtime.js';
+import { SlotQueue } from '../../fairness/slot-queue.js';
+import type { Authority, FromGateway } from '../../gateway/protocol.js';
+import { sleep } from '../../lib/sleep.js';
+import type { Surroundings } from '../../network-policy/evaluate.js';
 import { changedAddresses } from '../compile-policy.js';
-import { applyRules, isAliveWith, withNamespace } from '../nftables.js';
-import type { PauseContainer } from '../pause-container.js';
+import type { GatewayNamespace, LinkedNamespace } from '../namespace.js';
+import { applyRules } from '../nftables.js';
 import { GatedSandbox, type GatedRun } from './gated-sandbox.js';
 import { DELIVERY, gatewayRules, knownSandbox, NO_DELIVERY } from './gateway-rules.js';
 import { GatewayProgram } from './gateway-program.js';
-import { ensureHolder, holderLine, removeHolder, type Holder } from './holder-container.js';
 import { KeptListeners } from './kept-listeners.js';
 import { ipIn, outerLink } from './links.js';
 
@@ -32,25 +29,23 @@ const PROGRAMS = { total: 4, each: 2 };
 
 export interface GatewayOptions {
   instanceId: string;
-  init: GuestInit;
   services: GatewayServices;
   /** Asks the name servers of the machine, or those that the operator chose. */
   ask: (query: Buffer, timeoutMs: number) => Promise<Buffer | undefined>;
   resolvers: () => readonly string[];
   openableGroups: Surroundings['openableGroups'];
-  /** The bridge of the sandboxes, which is made where it is missing. */
-  network: () => Promise<string>;
+  /** Makes the namespace of the gateway where it is missing. */
+  holder: () => Promise<GatewayNamespace>;
   /** The addresses of the machine, with those of its bridges, and the subnets of the bridges. */
   addresses: () => { hosts: readonly string[]; neighbours: readonly string[] };
-  surroundingsOf: (pause: PauseContainer) => Surroundings;
+  surroundingsOf: (network: LinkedNamespace) => Surroundings;
   /** The sandboxes with a gateway that run now. */
-  running: () => Promise<{ run: GatedRun; pause: PauseContainer }[]>;
+  running: () => Promise<{ run: GatedRun; network: LinkedNamespace }[]>;
 }
 
 interface Ready {
   program: GatewayProgram;
-  namespace: string;
-  holder: Holder;
+  holder: GatewayNamespace;
 }
 
 /**
@@ -72,10 +67,7 @@ export class GatewaySupervisor {
   private configured: string | undefined;
   private readonly listeners: KeptListeners;
 
-  constructor(
-    private readonly docker: Docker,
-    private readonly options: GatewayOptions,
-  ) {
+  constructor(private readonly options: GatewayOptions) {
     this.listeners = new KeptListeners(options.instanceId);
   }
 
@@ -87,9 +79,9 @@ export class GatewaySupervisor {
   }
 
   /** Before a run whose rules are loaded. Throws StartRefusedError. */
-  async add(run: Run & GatedRun, pause: PauseContainer, surroundings: Surroundings): Promise<void> {
+  async add(run: Run & GatedRun, network: LinkedNamespace, surroundings: Surroundings): Promise<void> {
     const { orgId, sandboxId, spec, secrets } = run;
-    const sandbox = this.sandboxOf({ orgId, sandboxId, spec }, pause, surroundings);
+    const sandbox = this.sandboxOf({ orgId, sandboxId, spec }, network, surroundings);
     // The engine gives out an address again as soon as its sandbox has ended, before the end is listed.
     for (const [id, { address }] of this.sandboxes)
       if (id !== sandboxId && address === sandbox.address) this.forget(id);
@@ -123,15 +115,15 @@ export class GatewaySupervisor {
       }
       const { ready } = this;
       if (!ready) continue;
-      const { namespace, holder } = ready;
+      const { holder } = ready;
       try {
-        await this.inHolder(holder, async (descriptor) => sandbox.link({ descriptor, key: namespace }));
+        await holder.enter(async (descriptor) => sandbox.link({ descriptor, key: holder.key }));
       } catch (error) {
-        if (isAliveWith(holder.pid, holderLine(this.options.instanceId))) throw error;
+        if (holder.isAlive()) throw error;
         continue;
       }
       const now = this.ready;
-      if (now?.namespace === namespace) return now;
+      if (now?.holder.key === holder.key) return now;
     }
   }
 
@@ -146,11 +138,11 @@ export class GatewaySupervisor {
   /** The machine has other addresses than before. A program that starts later reads them itself. */
   async changeAddresses(): Promise<void> {
     for (const sandbox of this.sandboxes.values())
-      sandbox.surroundings = this.options.surroundingsOf(sandbox.pause);
+      sandbox.surroundings = this.options.surroundingsOf(sandbox.network);
     const { ready } = this;
     if (!ready) return;
     const { holder, program } = ready;
-    await this.inHolder(holder, async (descriptor) =>
+    await holder.enter(async (descriptor) =>
       applyRules(descriptor, changedAddresses(this.addressesFor(holder))),
     );
     const ended = new AbortController();
@@ -169,7 +161,8 @@ export class GatewaySupervisor {
     ready.program.send({ type: 'forget', id: sandboxId });
     const known = knownSandbox('delete', outerLink(sandboxId), sandbox.address);
     // The link is gone with the namespace of the sandbox. A remaining element admits no packet.
-    const removing = this.inHolder(ready.holder, async (descriptor) => applyRules(descriptor, known))
+    const removing = ready.holder
+      .enter(async (descriptor) => applyRules(descriptor, known))
       .catch(() => undefined)
       .finally(() => this.forgetting.delete(sandboxId));
     this.forgetting.set(sandboxId, removing);
@@ -189,13 +182,8 @@ export class GatewaySupervisor {
     await this.loop;
   }
 
-  /** No sandbox needs the namespace. */
-  async removeHolder(): Promise<void> {
-    await removeHolder(this.docker, this.options.instanceId);
-  }
-
-  private sandboxOf(run: GatedRun, pause: PauseContainer, surroundings: Surroundings): GatedSandbox {
-    return new GatedSandbox(run, pause, surroundings, async (orgId, act) => {
+  private sandboxOf(run: GatedRun, network: LinkedNamespace, surroundings: Surroundings): GatedSandbox {
+    return new GatedSandbox(run, network, surroundings, async (orgId, act) => {
       const release = await this.programs.hold(orgId);
       await act().finally(release);
     });
@@ -204,7 +192,7 @@ export class GatewaySupervisor {
   private async supervise(term: { readonly valid: boolean }, signal: AbortSignal): Promise<void> {
     this.configured = undefined;
     let isDiscovered = false;
-    let holder: Holder | undefined;
+    let holder: GatewayNamespace | undefined;
     while (!signal.aborted && term.valid) {
       const begun = performance.now();
       try {
@@ -214,10 +202,9 @@ export class GatewaySupervisor {
           if (this.sandboxes.size === 0) await Promise.race([this.needed, abortOf(signal)]);
           continue;
         }
-        const { instanceId } = this.options;
-        if (!holder || !isAliveWith(holder.pid, holderLine(instanceId))) holder = await this.ensureHolder();
+        if (!holder?.isAlive()) holder = await this.options.holder();
         const current = holder;
-        this.failure = await this.inHolder(current, async (descriptor) =>
+        this.failure = await current.enter(async (descriptor) =>
           this.runOnce({ holder: current, descriptor }, term, signal),
         );
       } catch (error) {
@@ -231,21 +218,15 @@ export class GatewaySupervisor {
     await this.listeners.close();
   }
 
-  private async ensureHolder(): Promise<Holder> {
-    const { instanceId, init, network } = this.options;
-    return ensureHolder(this.docker, { instanceId, init, network: await network() });
-  }
-
   /** Runs the program until it ends. Returns the reason. */
   private async runOnce(
-    { holder, descriptor }: { holder: Holder; descriptor: number },
+    { holder, descriptor }: { holder: GatewayNamespace; descriptor: number },
     term: { readonly valid: boolean },
     signal: AbortSignal,
   ): Promise<string> {
     const { instanceId } = this.options;
-    const namespace = `${holder.pid} ${holder.startedAt}`;
-    await this.configure(holder, { descriptor, namespace });
-    const fault = await this.listeners.open({ descriptor, key: namespace });
+    await this.configure(holder, descriptor);
+    const fault = await this.listeners.open({ descriptor, key: holder.key });
     if (fault !== undefined) return fault;
     let noteReady: () => void = () => undefined;
     const isReady = new Promise<undefined>((resolve) => (noteReady = () => resolve(undefined)));
@@ -254,7 +235,7 @@ export class GatewaySupervisor {
       else void this.answer(program, message).catch(() => program.kill());
     });
     const checks = setInterval(() => {
-      if (!term.valid || !isAliveWith(holder.pid, holderLine(instanceId))) program.kill();
+      if (!term.valid || !holder.isAlive()) program.kill();
     }, CHECK_MS);
     const end = () => program.end();
     signal.addEventListener('abort', end, { once: true });
@@ -263,7 +244,7 @@ export class GatewaySupervisor {
     try {
       const early = await Promise.race([isReady, program.ended]);
       if (early !== undefined) return early;
-      this.ready = { program, namespace, holder };
+      this.ready = { program, holder };
       await Promise.race([program.ended, this.sendAll(program, ended.signal)]);
       return await program.ended;
     } finally {
@@ -310,11 +291,9 @@ export class GatewaySupervisor {
   }
 
   /** Once for each namespace of a holder: its addresses and rules, and a link to each sandbox. */
-  private async configure(
-    holder: Holder,
-    { descriptor, namespace }: { descriptor: number; namespace: string },
-  ): Promise<void> {
-    if (this.configured !== namespace) {
+  private async configure(holder: GatewayNamespace, descriptor: number): Promise<void> {
+    const { key } = holder;
+    if (this.configured !== key) {
       await ipIn(descriptor, NO_DELIVERY, [], ['-force']).catch(() => undefined);
       await ipIn(descriptor, DELIVERY);
       const { resolvers, openableGroups } = this.options;
@@ -322,35 +301,28 @@ export class GatewaySupervisor {
       const rules = gatewayRules({ ...addresses, resolvers: resolvers(), openableGroups });
       await applyRules(descriptor, rules);
       for (const sandbox of this.sandboxes.values()) sandbox.linkedTo = undefined;
-      this.configured = namespace;
+      this.configured = key;
     } else {
       await applyRules(descriptor, changedAddresses(this.addressesFor(holder)));
     }
     for (const sandbox of this.sandboxes.values()) {
-      if (sandbox.linkedTo === namespace) continue;
+      if (sandbox.linkedTo === key) continue;
       // It has ended meanwhile, or gets its link at the next start of the program. Without one nothing gets out.
-      await sandbox.link({ descriptor, key: namespace }).catch(() => undefined);
+      await sandbox.link({ descriptor, key }).catch(() => undefined);
     }
   }
 
-  private addressesFor({ gateways, links }: Holder): { hosts: string[]; neighbours: string[] } {
+  private addressesFor({ gateways, links }: GatewayNamespace): { hosts: string[]; neighbours: string[] } {
     const { hosts, neighbours } = this.options.addresses();
     return { hosts: [...hosts, ...gateways], neighbours: [...neighbours, ...links] };
   }
 
   private async discover(): Promise<void> {
     const { running, surroundingsOf } = this.options;
-    for (const { run, pause } of await running()) {
+    for (const { run, network } of await running()) {
       if (!this.sandboxes.has(run.sandboxId))
-        this.sandboxes.set(run.sandboxId, this.sandboxOf(run, pause, surroundingsOf(pause)));
+        this.sandboxes.set(run.sandboxId, this.sandboxOf(run, network, surroundingsOf(network)));
     }
-  }
-
-  private async inHolder<Result>(
-    { pid }: Holder,
-    act: (descriptor: number) => Promise<Result>,
-  ): Promise<Result> {
-    return withNamespace(pid, holderLine(this.options.instanceId), act);
   }
 
   /** The program is not trusted: a message for a sandbox changes nothing but the sets of its own rules. */

@@ -1,4 +1,4 @@
-import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
+import { PUBLIC_PROFILE } from '../network-policy/public-profile.js';
 import { compilePolicy } from './compile-policy.js';
 import { runs, runWithInput } from './run-program.js';
 

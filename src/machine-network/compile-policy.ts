@@ -1,21 +1,15 @@
 import { isIPv4, isIPv6 } from 'node:net';
-import { GROUPS } from '../../../lib/special-addresses.js';
-import { ADDRESS_SETS, targetOf, type AddressSetName } from '../../../network-policy/destination.js';
-import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
-import { defaultFor, rulesFor } from '../../../network-policy/order.js';
-import type { Action, Direction, NetworkPolicy, Rule } from '../../../network-policy/schema.js';
-import {
-  CARRIERS,
-  DNS_PORT,
-  dnsCarriersOf,
-  trafficOf,
-  type Carrier,
-} from '../../../network-policy/traffic.js';
-import { isDomainRule } from '../../../network-policy/domains.js';
+import { GROUPS } from '../lib/special-addresses.js';
+import { ADDRESS_SETS, targetOf, type AddressSetName } from '../network-policy/destination.js';
+import type { GuardedGroup } from '../network-policy/guarded-groups.js';
+import { defaultFor, rulesFor } from '../network-policy/order.js';
+import type { Action, Direction, NetworkPolicy, Rule } from '../network-policy/schema.js';
+import { CARRIERS, DNS_PORT, dnsCarriersOf, trafficOf, type Carrier } from '../network-policy/traffic.js';
+import { isDomainRule } from '../network-policy/domains.js';
 import { bandwidthRules } from './bandwidth.js';
 import type { GatedRules } from './gateway/gated-rules.js';
-import type { PublishedPort } from '../../../spec/network-schema.js';
-import { machineOnlyRules } from './published-ports.js';
+import type { PublishedPort } from '../spec/network-schema.js';
+import { machineOnlyRules } from './machine-only-ports.js';
 
 export interface NetworkEnvironment {
   hosts: readonly string[];

@@ -1,7 +1,7 @@
 import { isIPv4 } from 'node:net';
-import { isDomainRule, namesDomain } from '../../../../network-policy/domains.js';
-import { rulesFor } from '../../../../network-policy/order.js';
-import type { NetworkPolicy } from '../../../../network-policy/schema.js';
+import { isDomainRule, namesDomain } from '../../network-policy/domains.js';
+import { rulesFor } from '../../network-policy/order.js';
+import type { NetworkPolicy } from '../../network-policy/schema.js';
 import { domainSet, MOST_ELEMENTS } from './kernel-names.js';
 
 /** A day: DNS answers may claim a century. */

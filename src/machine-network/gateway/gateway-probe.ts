@@ -1,5 +1,5 @@
 import { accessSync, constants } from 'node:fs';
-import { PUBLIC_PROFILE } from '../../../../network-policy/public-profile.js';
+import { PUBLIC_PROFILE } from '../../network-policy/public-profile.js';
 import { compilePolicy } from '../compile-policy.js';
 import { runs, runWithInput } from '../run-program.js';
 import { GatedRules } from './gated-rules.js';

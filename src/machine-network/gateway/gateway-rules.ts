@@ -1,4 +1,4 @@
-import { GATEWAY_ADDRESS, PORTS } from '../../../../gateway/protocol.js';
+import { GATEWAY_ADDRESS, PORTS } from '../../gateway/protocol.js';
 import { addressSets, guardedChain, type NetworkEnvironment } from '../compile-policy.js';
 
 /** The links to sandboxes, by a prefix of their names. */
