@@ -32,6 +32,7 @@ import { helmChart } from './helm-chart.js';
 import { withLayers } from './layers.js';
 import { redraw } from './lifecycle-diagram.js';
 import { limitsPage } from './limits-page.js';
+import { withTools } from './mcp-tools.js';
 import { withOptionTable } from './option-table.js';
 import type { ServiceContext } from '../src/context.js';
 import { makeContext } from '../src/service/make-context.js';
@@ -84,6 +85,7 @@ const CLIENT_COMMANDS = 'docs/client-commands.md';
 const CONFIGURATION = 'docs/configuration.md';
 const ARCHITECTURE = 'ARCHITECTURE.md';
 const LIMITS = 'docs/limits.md';
+const MCP = 'docs/mcp.md';
 const CREATE_FIELDS = 'console/src/sandboxes/create-fields.json';
 const CONSOLE_TYPES = 'console/src/lib/api-types.ts';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
@@ -100,6 +102,7 @@ const architecture = await format(
 );
 
 const limits = await format(limitsPage(), markdown);
+const mcp = await format(withTools(readFileSync(join(PACKAGE_ROOT, MCP), 'utf8')), markdown);
 const fields = await format(createFields(JSON.parse(openapi) as OpenApi), {
   ...(await resolveConfig(join(PACKAGE_ROOT, CREATE_FIELDS))),
   parser: 'json',
@@ -129,6 +132,7 @@ for (const [name, text] of [
   [CONFIGURATION, configuration],
   [ARCHITECTURE, architecture],
   [LIMITS, limits],
+  [MCP, mcp],
   [CONSOLE_TYPES, types],
   [CREATE_FIELDS, fields],
   ['guest/protocol.h', guestHeader()],

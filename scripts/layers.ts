@@ -222,6 +222,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'sandboxes',
     holds: 'Ports of sandboxes as origins of their own: listener, proxy, grants.',
   },
+  mcp: {
+    theme: 'sandboxes',
+    holds: 'Tools for agents by the Model Context Protocol: clients of the HTTP API.',
+  },
   import: {
     theme: 'operation',
     holds: 'History from elsewhere: it writes every table, bypassing the operations.',

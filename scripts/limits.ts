@@ -23,6 +23,7 @@ import { UNREAD } from '../src/http/unread-answers.js';
 import { MOST_HOPS } from '../src/http/client-address.js';
 import { BACKLOG } from '../src/http/listen.js';
 import { MOST_CONNECTIONS, RESERVED_DESCRIPTORS } from '../src/http/connections.js';
+import { MCP_BODY_LIMIT } from '../src/mcp/schema.js';
 import { SESSION_UNITS } from '../src/sandboxes/sessions/entrance.js';
 import { MAX_ENTRIES } from '../src/volumes/files/list.js';
 import { MAX_COPY_BYTES } from '../src/volumes/files/copy.js';
@@ -71,8 +72,8 @@ const sharedBy = (part: 'each' | 'total'): Limit[] =>
 export const LIMITS: Record<Owner, Limit[]> = {
   request: [
     {
-      limit: 'JSON body: to create a sandbox, to run a command, other',
-      value: `${bytes(CREATE_BODY_LIMIT)}, ${bytes(EXEC_BODY_LIMIT)}, ${bytes(BODY_LIMIT)}`,
+      limit: 'JSON body: to create a sandbox, to run a command, of MCP, other',
+      value: [CREATE_BODY_LIMIT, EXEC_BODY_LIMIT, MCP_BODY_LIMIT, BODY_LIMIT].map(bytes).join(', '),
       beyond: { error: 'payload_too_large' },
     },
     {
@@ -215,6 +216,7 @@ export const LIMITS: Record<Owner, Limit[]> = {
   ],
   key: [
     { limit: 'JSON bodies in memory', value: bytes(BODY_MEMORY.ofKey), beyond: rateLimited },
+    { limit: 'messages of MCP in progress', value: number(settings.maxMcpCallsOfKey), beyond: rateLimited },
     {
       limit: 'units of a request, and of a session on an open connection',
       value: `1 and 1 for each ${bytes(BYTES_OF_UNIT)}, ${SESSION_UNITS}`,

@@ -66,6 +66,7 @@ export const SHARED: SharedLimit[] = [
     beyond: rateLimited,
   },
   { limit: 'requests that wait for a status', ...halves(settings.maxWaiters), beyond: rateLimited },
+  { limit: 'messages of MCP in progress', ...halves(settings.maxMcpCalls), beyond: rateLimited },
   { limit: 'followed logs', ...halves(settings.maxLogFollowers), beyond: rateLimited },
   { limit: 'followed metrics of sandboxes', ...halves(MOST_STREAMS), beyond: rateLimited },
   { limit: 'live event streams', ...halves(settings.maxEventFollowers), beyond: rateLimited },

@@ -25,6 +25,8 @@ import { PacedSteps } from './fairness/paced-steps.js';
 import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
 import { clientNetworkOf } from './lib/cidr.js';
+import { mcpExamples } from './mcp/examples.js';
+import { mcpRoute } from './mcp/route.js';
 import { memberExamples } from './members/examples.js';
 import { memberRoutes } from './members/routes.js';
 import { orgExamples } from './orgs/examples.js';
@@ -95,6 +97,7 @@ const EXAMPLES = {
   ...memberExamples,
   ...quotaExamples,
   ...keyExamples,
+  ...mcpExamples,
 };
 
 interface AppOptions {
@@ -186,6 +189,7 @@ export async function buildApp(
     memberRoutes(api);
     quotaRoutes(api, ctx);
     keyRoutes(api, ctx);
+    mcpRoute(api, ctx);
     if (ctx.settings.console) sessionRoutes(api, ctx, authentication);
   });
   await app.register(async (internal) => tunnelRoute(internal, ctx));

@@ -10,6 +10,7 @@ import { importCommand } from './cli/import.js';
 import { installCommand } from './cli/install.js';
 import { keyCommand } from './cli/key.js';
 import { kubernetesCommand } from './cli/kubernetes.js';
+import { mcpCommand } from './cli/mcp.js';
 import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
@@ -47,6 +48,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(usageCommand())
     .addCommand(workerCommand())
     .addCommand(portForwardCommand(env))
+    .addCommand(mcpCommand(env))
     .addCommand(secretsCommand())
     .addCommand(networkCommand())
     .addCommand(memberCommand())

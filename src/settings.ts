@@ -36,6 +36,9 @@ const FIXED_SETTINGS = {
   /** A proxy closes a connection that is silent for a minute. */
   channelPingMs: 20 * SECOND_MS,
   maxEventFollowers: 500,
+  /** Messages of MCP in progress. Most wait for a command, and each holds some output in memory. */
+  maxMcpCalls: 600,
+  maxMcpCallsOfKey: 200,
   /** The interval at which the use of keys is stored. */
   keyUseWriteMs: SECOND_MS,
   /** Each usage report and each export has a connection of the pool. */

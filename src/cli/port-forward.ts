@@ -1,14 +1,11 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { readFileSync } from 'node:fs';
 import { createServer, isIPv6, type AddressInfo, type Server, type Socket } from 'node:net';
 import { WebSocket } from 'ws';
 import { escapeControlsInLines } from '../lib/escape-controls.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { joinStreams, openPortSocket } from '../sandboxes/ports/port-socket.js';
+import { KEY_VARIABLE, readClient, URL_VARIABLE, withClientOptions } from './api-client.js';
 
-const URL_VARIABLE = 'SANDKEEP_URL';
-const KEY_VARIABLE = 'SANDKEEP_API_KEY';
-const USUAL_URL = 'http://127.0.0.1:8080';
 const HANDSHAKE_MS = 30_000;
 /** The connections of a browser to one port are fewer. Others wait in the queue of the kernel. */
 const MOST_CONNECTIONS = 500;
@@ -20,30 +17,24 @@ interface Pair {
 }
 
 interface Options {
-  url: string;
+  url?: string;
   keyFile?: string;
   bind: string;
 }
 
 /** A client of the API: it needs no access to the data directory. */
 export function portForwardCommand(env: NodeJS.ProcessEnv): Command {
-  return new Command('port-forward')
+  const command = new Command('port-forward')
     .description('forward ports of this machine to ports of a sandbox, until it is interrupted')
     .argument('<sandbox>', 'the name or the id of the sandbox')
-    .argument('<ports...>', 'LOCAL:REMOTE, or one number for both; a local port 0 is a free one', addPair)
-    .addOption(
-      new Option('--url <url>', `the address of the service (default: ${USUAL_URL}; env: ${URL_VARIABLE})`),
-    )
-    .addOption(
-      new Option('--key-file <path>', `a file with the API key (default: the key is in ${KEY_VARIABLE})`),
-    )
+    .argument('<ports...>', 'LOCAL:REMOTE, or one number for both; a local port 0 is a free one', addPair);
+  return withClientOptions(command)
     .addOption(
       new Option('--bind <address>', 'the address of this machine to listen on').default('127.0.0.1'),
     )
-    .action(async (sandbox: string, pairs: Pair[], { url, keyFile, bind }: Partial<Options>) => {
-      const base = url ?? env[URL_VARIABLE] ?? USUAL_URL;
-      const key = readKey(keyFile, env);
-      await forwardPorts(new PortClient(base, key, sandbox), pairs, bind!);
+    .action(async (sandbox: string, pairs: Pair[], { bind, ...options }: Options) => {
+      const { url, key } = readClient(options, env);
+      await forwardPorts(new PortClient(url, key, sandbox), pairs, bind);
     });
 }
 
@@ -56,30 +47,13 @@ function addPair(text: string, before: Pair[] | undefined): Pair[] {
   return [...(before ?? []), { local, remote }];
 }
 
-function readKey(keyFile: string | undefined, env: NodeJS.ProcessEnv): string {
-  if (keyFile === undefined) {
-    const key = env[KEY_VARIABLE]?.trim();
-    if (!key) throw new ExplainedError(`no API key: set ${KEY_VARIABLE}, or give --key-file`);
-    return key;
-  }
-  try {
-    return readFileSync(keyFile, 'utf8').trim();
-  } catch (error) {
-    throw new ExplainedError(`cannot read the API key: ${(error as Error).message}`);
-  }
-}
-
 /** The ports of a sandbox, as the API offers them. */
 class PortClient {
   constructor(
     private readonly base: string,
     private readonly key: string,
     private readonly sandbox: string,
-  ) {
-    if (!/^https?:\/\//.test(base) || !URL.canParse(base)) {
-      throw new ExplainedError(`"${base}" is no address of a service: give --url, such as ${USUAL_URL}`);
-    }
-  }
+  ) {}
 
   /** Throws ExplainedError when no connection can ever be opened, such as for a wrong key. */
   async check(port: number): Promise<void> {
@@ -129,7 +103,7 @@ class PortClient {
   private address(port: number): string {
     const name = encodeURIComponent(this.sandbox);
     const place = UUID.test(this.sandbox) ? name : `by-name/${name}`;
-    return `${this.base.replace(/\/+$/, '')}/v1/sandboxes/${place}/ports/${port}/connect`;
+    return `${this.base}/v1/sandboxes/${place}/ports/${port}/connect`;
   }
 }
 

@@ -5,7 +5,8 @@ import { notify, type WriteTarget } from './write-batch.js';
 /**
  * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session`
  * is an ended session of the console, `visit` a session in a sandbox that is to end. `preview` is the sandbox of a
- * preview that has ended, or an organization whose previews may have; empty: those of any.
+ * preview that has ended, or an organization whose previews may have; empty: those of any. `call` is a call of a tool
+ * that its client has cancelled.
  */
 const CHANNELS = {
   sandbox: 'sandkeep_sandboxes',
@@ -14,6 +15,7 @@ const CHANNELS = {
   session: 'sandkeep_console_sessions',
   visit: 'sandkeep_sandbox_sessions',
   preview: 'sandkeep_previews',
+  call: 'sandkeep_mcp_calls',
 } as const;
 export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
@@ -49,6 +51,10 @@ export async function announceLog(tx: WriteTarget, orgId: string): Promise<void>
 
 export async function announceEndedSession(tx: WriteTarget, sessionId: string): Promise<void> {
   await notify(tx, CHANNELS.visit, [sessionId]);
+}
+
+export async function announceCancelledCall(tx: WriteTarget, call: string): Promise<void> {
+  await notify(tx, CHANNELS.call, [call]);
 }
 
 export function listenForChanges(address: Address, onError: (error: unknown) => void): Changes {

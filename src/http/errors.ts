@@ -151,6 +151,11 @@ export const CATALOGUE = {
     message: 'there is no such session',
     remedy: 'Check the id against the open sessions of the sandbox. A session that has ended is gone.',
   },
+  mcp_session_not_found: {
+    status: 404,
+    message: 'the key has no such session of the Model Context Protocol',
+    remedy: 'Begin a new session with `initialize`. A session belongs to the key that began it.',
+  },
   route_not_found: {
     status: 404,
     message: 'there is no such route',

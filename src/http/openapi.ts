@@ -51,6 +51,7 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
         { name: 'organization', description: 'The organization, its members and its quotas.' },
         { name: 'keys', description: 'API keys and their permissions.' },
         { name: 'billing', description: 'Usage of compute and storage, and its cost.' },
+        { name: 'mcp', description: 'Tools for agents, by the Model Context Protocol.' },
       ],
       components: {
         securitySchemes: {

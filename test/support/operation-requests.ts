@@ -72,6 +72,7 @@ const IN_SANDBOXES: Record<string, Record<string, (victim: Fixture) => Classifie
  * authorization fail for a route that is missing here.
  */
 export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
+  call_mcp: () => ({ path: '/mcp', body: { jsonrpc: '2.0', id: 1, method: 'resources/list' } }),
   list_sandboxes: () => ({ path: '/v1/sandboxes' }),
   create_sandbox: () => ({ path: '/v1/sandboxes', body: smallRequest('intruder') }),
   get_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}` }),

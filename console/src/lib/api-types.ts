@@ -405,6 +405,20 @@ export type LabelDailyUsage = {
   cost: string | null;
 };
 
+export type McpAnswer = {
+  jsonrpc: '2.0';
+  id: string | number;
+  result?: Record<string, unknown>;
+  error?: { code: number; message: string; data?: unknown };
+};
+
+export type McpMessage = {
+  jsonrpc: '2.0';
+  id?: string | number;
+  method: string;
+  params?: Record<string, unknown>;
+};
+
 export type MessageResponse = { message: string };
 
 export type ModificationPolicy = 'no_restart' | 'next_start' | 'restart';
@@ -1942,5 +1956,11 @@ export interface Operations {
     query: {};
     body: RotateApiKeyRequest;
     answer: ApiKeyWithSecret;
+  };
+  'POST /mcp': {
+    path: {};
+    query: {};
+    body: McpMessage;
+    answer: McpAnswer;
   };
 }

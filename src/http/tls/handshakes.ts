@@ -4,6 +4,7 @@ import type { Http2Server } from 'node:http2';
 import type { Socket } from 'node:net';
 import { createServer, TLSSocket, type SecureContextOptions } from 'node:tls';
 import { carry, peerOf, UNIX_PEER } from '../client-address.js';
+import { isInner } from '../inner-connection.js';
 import type { Certificate } from './certificate.js';
 import type { KeyPair } from './key-pair.js';
 
@@ -29,7 +30,8 @@ function contextOf({ cert, key }: KeyPair): SecureContextOptions {
 }
 
 /**
- * Makes an HTTP server expect TLS on each new connection; connections of a Unix socket stay as they are. `answerPlain`
+ * Makes an HTTP server expect TLS on each new connection; connections of a Unix socket and those in memory
+ * stay as they are. `answerPlain`
  * gets the connections that begin without TLS. `http2`: gets the connections whose clients choose HTTP/2, which is
  * offered only then. Returns a function that closes the connections that are still in their handshake.
  */
@@ -86,7 +88,8 @@ export function expectTls(
   });
   tls.on('tlsClientError', (_error, socket) => socket.destroy());
   server.on('connection', (socket: Socket) => {
-    if (socket instanceof TLSSocket || peerOf(socket) === UNIX_PEER) serve.call(server, socket);
+    const isPlain = peerOf(socket) === UNIX_PEER || isInner(socket);
+    if (socket instanceof TLSSocket || isPlain) serve.call(server, socket);
     else begin(socket);
   });
   return () => {

@@ -1,0 +1,17 @@
+import type { Tool } from '../tool.js';
+import { COMMAND_TOOLS } from './commands.js';
+import { FILE_TOOLS } from './files.js';
+import { LOG_TOOLS } from './logs.js';
+import { PREVIEW_TOOLS } from './previews.js';
+import { SANDBOX_TOOLS } from './sandboxes.js';
+import { USAGE_TOOLS } from './usage.js';
+
+/** In the order in which a model usually needs them. */
+export const TOOLS: readonly Tool[] = [
+  ...SANDBOX_TOOLS,
+  ...COMMAND_TOOLS,
+  ...FILE_TOOLS,
+  ...PREVIEW_TOOLS,
+  ...LOG_TOOLS,
+  ...USAGE_TOOLS,
+];

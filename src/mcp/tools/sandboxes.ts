@@ -1,0 +1,234 @@
+import { randomBytes } from 'node:crypto';
+import { Type } from 'typebox';
+import { Words } from '../../http/schema.js';
+import type { Api } from '../api.js';
+import { sandboxInput, sandboxPath } from '../sandbox-path.js';
+import { jsonResult, READS, tool, type ToolContext } from '../tool.js';
+import { networkInput, networkOf } from './network.js';
+import { presentSandbox, type Sandbox } from './present-sandbox.js';
+
+/** Clients of the protocol usually wait a minute for a result. */
+const START_SECS = 45;
+const STOP_SECS = 30;
+const DEFAULT_LIFETIME_SECS = 3_600;
+const LONGEST_LIFETIME_SECS = 24 * 3_600;
+const DEFAULT_MEMORY_MIB = 512;
+const LIST = { default: 20, max: 100 };
+/** Such as `agent-k3v9x2`. */
+const NAME_BYTES = 5;
+
+const labelsInput = Type.Record(Type.String(), Type.String(), {
+  maxProperties: 64,
+  description: 'Labels, such as `{"task": "report"}`.',
+});
+
+const createSandbox = tool({
+  name: 'create_sandbox',
+  title: 'Create and start a sandbox',
+  description:
+    'Creates an isolated sandbox from a container image, starts it, and waits until it runs. By default it has no network, and it is removed with its disk when it stops or its time is over. Pick an image that has the programs you need, because without a network nothing can be installed.',
+  scopes: ['sandboxes:write'],
+  annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: false },
+  input: {
+    image: Type.String({
+      minLength: 1,
+      description: 'The container image, such as `python:3.13-slim` or `node:24-slim`.',
+    }),
+    name: Type.Optional(
+      Type.String({
+        description: 'A name that is unique in the organization. Default: one that is free.',
+      }),
+    ),
+    vcpus: Type.Optional(
+      Type.Integer({ minimum: 0, default: 1, description: 'The number of virtual CPUs. Default: 1.' }),
+    ),
+    memory_mib: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        default: DEFAULT_MEMORY_MIB,
+        description: `The memory in MiB. Default: ${DEFAULT_MEMORY_MIB}.`,
+      }),
+    ),
+    ...networkInput,
+    env: Type.Optional(
+      Type.Record(Type.String(), Type.String(), {
+        description: 'Environment variables of every command. Put no secrets here.',
+      }),
+    ),
+    labels: Type.Optional(labelsInput),
+    ephemeral: Type.Optional(
+      Type.Boolean({
+        default: true,
+        description:
+          'Whether the sandbox is removed when it stops. Default: true. With false it keeps its disk and can be started again.',
+      }),
+    ),
+    max_duration_secs: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: LONGEST_LIFETIME_SECS,
+        default: DEFAULT_LIFETIME_SECS,
+        description: `The seconds after which the sandbox is stopped, at most ${LONGEST_LIFETIME_SECS}. Default: ${DEFAULT_LIFETIME_SECS}.`,
+      }),
+    ),
+    pull_policy: Type.Optional(
+      Words(['if_missing', 'always', 'never'], {
+        description:
+          'When the image is pulled. Default: `if_missing`. `never`: it is on the machine already.',
+      }),
+    ),
+  },
+  async call(input, context) {
+    const { image, name = `agent-${randomBytes(NAME_BYTES).toString('hex')}` } = input;
+    context.progress(`starting ${name}`);
+    const body = {
+      name,
+      image: { type: 'oci', reference: image },
+      resources: { vcpus: input.vcpus ?? 1, memory_mib: input.memory_mib ?? DEFAULT_MEMORY_MIB },
+      network: networkOf(input),
+      lifecycle: {
+        ephemeral: input.ephemeral ?? true,
+        max_duration_secs: input.max_duration_secs ?? DEFAULT_LIFETIME_SECS,
+      },
+      env: input.env ?? {},
+      labels: input.labels ?? {},
+      ...(input.pull_policy ? { pull_policy: input.pull_policy } : {}),
+    };
+    const query = { start: 'true', wait_for: 'running', wait_timeout: String(START_SECS) };
+    const made = await context.api.json<Sandbox>({ method: 'POST', path: '/v1/sandboxes', query, body });
+    return shown(made, 'running');
+  },
+});
+
+const listSandboxes = tool({
+  name: 'list_sandboxes',
+  title: 'List sandboxes',
+  description: 'Lists sandboxes, the newest first.',
+  scopes: ['sandboxes:read'],
+  annotations: READS,
+  input: {
+    status: Type.Optional(
+      Type.Array(Type.String(), {
+        maxItems: 10,
+        description: 'Only these statuses: such as `running`, `starting`, `stopped` or `failed`.',
+      }),
+    ),
+    labels: Type.Optional(labelsInput),
+    name_prefix: Type.Optional(
+      Type.String({ minLength: 1, description: 'Only names that begin with this text.' }),
+    ),
+    limit: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: LIST.max,
+        default: LIST.default,
+        description: `The most sandboxes of the answer. Default: ${LIST.default}.`,
+      }),
+    ),
+    cursor: Type.Optional(
+      Type.String({ description: 'The `next_cursor` of the previous answer, with the same filters.' }),
+    ),
+  },
+  async call({ status = [], labels, name_prefix: prefix, limit = LIST.default, cursor }, { api }) {
+    const page = await listPage(api, [
+      ...status.map((one): [string, string] => ['status', one]),
+      ...(labels ? [['labels', JSON.stringify(labels)] as [string, string]] : []),
+      ...(prefix === undefined ? [] : [['name_prefix', prefix] as [string, string]]),
+      ['limit', String(limit)],
+      ...(cursor === undefined ? [] : [['cursor', cursor] as [string, string]]),
+    ]);
+    return jsonResult({ sandboxes: page.data.map(presentSandbox), next_cursor: page.next_cursor });
+  },
+});
+
+interface SandboxPage {
+  data: Sandbox[];
+  next_cursor: string | null;
+}
+
+export function listPage(api: Api, query: [string, string][]): Promise<SandboxPage> {
+  return api.json({ method: 'GET', path: '/v1/sandboxes', query });
+}
+
+const getSandbox = tool({
+  name: 'get_sandbox',
+  title: 'Get a sandbox',
+  description: 'Shows the status of a sandbox, why it ended or waits, and its limits.',
+  scopes: ['sandboxes:read'],
+  annotations: READS,
+  input: sandboxInput,
+  async call({ sandbox }, { api }) {
+    return shown(await api.json<Sandbox>({ method: 'GET', path: sandboxPath(sandbox) }));
+  },
+});
+
+const startSandbox = tool({
+  name: 'start_sandbox',
+  title: 'Start a sandbox',
+  description: 'Starts a sandbox that has stopped, and waits until it runs. Its disk is as it was.',
+  scopes: ['sandboxes:write'],
+  annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true },
+  input: sandboxInput,
+  async call({ sandbox }, context) {
+    context.progress(`starting ${sandbox}`);
+    return shown(await change(context, sandbox, 'start', 'running', START_SECS), 'running');
+  },
+});
+
+const stopSandbox = tool({
+  name: 'stop_sandbox',
+  title: 'Stop a sandbox',
+  description:
+    'Ends every command of a sandbox and stops it. An ephemeral sandbox is removed with its disk; another one keeps it.',
+  scopes: ['sandboxes:write'],
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
+  input: sandboxInput,
+  async call({ sandbox }, context) {
+    return shown(await change(context, sandbox, 'stop', 'stopped', STOP_SECS), 'stopped');
+  },
+});
+
+const deleteSandbox = tool({
+  name: 'delete_sandbox',
+  title: 'Delete a sandbox',
+  description: 'Ends a sandbox in any status and removes it with its disk. This cannot be undone.',
+  scopes: ['sandboxes:write'],
+  annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: false },
+  input: sandboxInput,
+  async call({ sandbox }, { api }) {
+    return jsonResult(await api.json({ method: 'DELETE', path: sandboxPath(sandbox) }));
+  },
+});
+
+function change(
+  { api }: ToolContext,
+  sandbox: string,
+  verb: 'start' | 'stop',
+  wanted: string,
+  secs: number,
+): Promise<Sandbox> {
+  const query = { wait_for: wanted, wait_timeout: String(secs) };
+  return api.json({ method: 'POST', path: `${sandboxPath(sandbox)}/${verb}`, query });
+}
+
+/** `wanted`: another status than this one is explained. */
+function shown(sandbox: Sandbox, wanted?: string) {
+  const note = wanted === undefined || sandbox.status === wanted ? undefined : noteOn(sandbox, wanted);
+  const result = jsonResult({ ...presentSandbox(sandbox), ...(note === undefined ? {} : { note }) });
+  return sandbox.status === 'failed' && wanted === 'running' ? { ...result, isError: true } : result;
+}
+
+function noteOn({ status }: Sandbox, wanted: string): string {
+  if (status === 'failed')
+    return 'The start failed: read `last_failure_message`, change what it names, and create the sandbox again.';
+  return `The sandbox is not ${wanted} yet. Call get_sandbox in a few seconds: \`status_reason\` and \`last_failure_message\` say what it waits for.`;
+}
+
+export const SANDBOX_TOOLS = [
+  createSandbox,
+  listSandboxes,
+  getSandbox,
+  startSandbox,
+  stopSandbox,
+  deleteSandbox,
+];
