@@ -39,7 +39,7 @@ export class Calls {
     };
   }
 
-  /** Cancels a call of the session, whichever process has it. One that has ended stays as it is. */
+  /** Cancels a call of the session, whichever process has it. A call that has ended stays as it is. */
   async cancel({ pool }: Pick<Context, 'pool'>, session: string, id: RequestId): Promise<void> {
     const call = nameOf(session, id);
     if (!this.end(call)) await announceCancelledCall(pool, call);

@@ -25,7 +25,7 @@ import { checkSessionId, newSessionId } from './session-ids.js';
 /** How long a client may read nothing. */
 const STALL_MS = 60_000;
 const SESSION_HEADER = 'mcp-session-id';
-/** Of the requests of tools, for the log of a proxy or a trace. */
+/** Logs and traces tell the requests of tools by it. */
 const USER_AGENT = `sandkeep-mcp/${VERSION}`;
 
 const response = {
@@ -42,8 +42,8 @@ const response = {
 } as const;
 
 /**
- * The Model Context Protocol over streamable HTTP. A tool is a client of the routes beside this one: its requests pass
- * them with the key and the address of the caller, so that every check, limit and event is theirs.
+ * The Model Context Protocol over streamable HTTP. A tool is a client of the routes beside this one, with the key and the
+ * address of the caller. So every check, limit and event is that of the routes.
  */
 export function mcpRoute(app: App, ctx: ServiceContext): void {
   const calls = new Calls(ctx.changes);

@@ -77,7 +77,7 @@ describeDocker('tools in real sandboxes', () => {
       expect(notes.join('')).toMatch(/^one\n(two\n)?$/);
     });
 
-    test('of long output the result has the beginning and the end', async () => {
+    test('the result has the beginning and the end of long output', async () => {
       const { text } = await run('echo first; yes | head -n 100000; echo last', { max_output_chars: 200 });
       expect(text).toMatch(/stdout ---\nfirst\n(y\n)+/);
       expect(text).toContain('characters are left out');

@@ -12,7 +12,7 @@ const INFO = { name: 'sandkeep-tests', version: '1.0.0' };
 /** The official client of the protocol, connected to the tools of a service. */
 export interface Agent {
   client: McpClient;
-  /** Of streamable HTTP. */
+  /** Undefined on standard input and output. */
   sessionId: () => string | undefined;
   /** The text of a result, and whether it is a failure. */
   call(

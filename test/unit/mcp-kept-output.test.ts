@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { KeptOutput } from '../../src/mcp/kept-output.js';
 
-test('of any pieces the beginning and the end are kept, and the gap is counted', () => {
+test('the beginning and the end of any pieces are kept, and the gap is counted', () => {
   const piece = fc.string({ maxLength: 30 });
   const property = fc.property(
     fc.array(piece, { maxLength: 60 }),

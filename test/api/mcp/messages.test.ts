@@ -110,7 +110,7 @@ describe('a session id', () => {
     expect((await answerTo(PING, { key: body.key, headers }))[0]).toBe(200);
   });
 
-  test('of another key, of another organization, forged or damaged is not found', async () => {
+  test('is not found for another key or organization, or if it is forged or damaged', async () => {
     const own = await newSession();
     const { key } = await createKey(service.ctx.pool, owner.org.id, 'beside', operator('test'));
     const foreign = await newSession({ key: (await service.newOrg()).key });
@@ -248,7 +248,7 @@ describe('a call in progress', () => {
     await agent.close();
   });
 
-  test('of the official client is cancelled by its signal', async () => {
+  test('is cancelled by the signal of the official client', async () => {
     const agent = await connectHttp(service.url, owner.key);
     const stop = new AbortController();
     const input = { image: 'busybox', name: 'by-signal' };
