@@ -42,8 +42,8 @@ const response = {
 } as const;
 
 /**
- * The Model Context Protocol over streamable HTTP. A tool is a client of the routes beside this one, with the key and the
- * address of the caller. So every check, limit and event is that of the routes.
+ * The Model Context Protocol over streamable HTTP. A tool is a client of the routes beside this one, with the key and
+ * the address of the caller. So every check, limit and event is that of the routes.
  */
 export function mcpRoute(app: App, ctx: ServiceContext): void {
   const calls = new Calls(ctx.changes);
