@@ -48,7 +48,7 @@ export interface ServerParts {
   refused?: AbortSignal;
 }
 
-/** The server side of the protocol, without a transport. Tools are clients of the REST API, without rules of their own. */
+/** The server side of the protocol, without a transport. Tools are clients of the REST API, and add no rules. */
 export function makeMcpServer({ apiFor, isBehind, refused }: ServerParts): Server {
   const server = new Server(
     { name: 'sandkeep', title: 'Sandkeep', version: VERSION },
