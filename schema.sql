@@ -438,6 +438,24 @@ create table quotas (
 );
 create policy own_organization on quotas using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table registry_credentials (
+  org_id uuid not null,
+  id uuid not null,
+  pattern text collate "C" not null,
+  description text,
+  username text not null,
+  key_id text,
+  sealed bytea,
+  created_at timestamp with time zone not null,
+  created_by json not null,
+  updated_at timestamp with time zone not null,
+  constraint registry_credentials_pkey PRIMARY KEY (org_id, id),
+  constraint registry_credentials_check CHECK (((key_id IS NULL) = (sealed IS NULL))),
+  constraint registry_credentials_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE UNIQUE INDEX registry_credentials_pattern ON public.registry_credentials USING btree (org_id, pattern);
+create policy own_organization on registry_credentials using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table runs (
   org_id uuid not null,
   id uuid not null,

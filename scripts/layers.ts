@@ -186,6 +186,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'record and money',
     holds: 'Limits: `reserve` checks them in the transaction that uses them up.',
   },
+  'registry-credentials': {
+    theme: 'organizations',
+    holds: 'Stored credentials of registries, by patterns of images.',
+  },
   volumes: {
     theme: 'storage',
     holds: 'Volumes and their files, purges, samples of sizes.',

@@ -81,6 +81,7 @@ export const SHARED: SharedLimit[] = [
     beyond: 'deliveries wait',
   },
   { limit: 'tests of webhooks at once', ...slots(settings.webhooks.tests), beyond: rateLimited },
+  { limit: 'tests of registry credentials at once', ...slots(settings.registryTests), beyond: rateLimited },
   {
     limit: 'starts and image pulls of a worker at once',
     ...slots(CALLS_AT_ONCE.start),

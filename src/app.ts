@@ -68,6 +68,8 @@ import { volumeExamples } from './volumes/examples.js';
 import { volumeFileExamples } from './volumes/files/examples.js';
 import { volumeFileRoutes } from './volumes/files/routes.js';
 import { volumeRoutes } from './volumes/routes.js';
+import { registryCredentialExamples } from './registry-credentials/examples.js';
+import { registryCredentialRoutes } from './registry-credentials/routes.js';
 import { webhookExamples } from './webhooks/examples.js';
 import { webhookRoutes } from './webhooks/routes.js';
 
@@ -89,6 +91,7 @@ const EXAMPLES = {
   ...sessionExamples,
   ...previewExamples,
   ...eventExamples,
+  ...registryCredentialExamples,
   ...webhookExamples,
   ...usageExamples,
   ...volumeExamples,
@@ -181,6 +184,7 @@ export async function buildApp(
     sandboxSessionRoutes(api);
     previewRoutes(api);
     eventRoutes(api, ctx, steps);
+    registryCredentialRoutes(api, ctx);
     webhookRoutes(api, ctx);
     usageRoutes(api, ctx);
     volumeRoutes(api);

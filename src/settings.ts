@@ -5,8 +5,9 @@ import type { SlotLimits } from './fairness/slots.js';
 import { descriptorLimit } from './lib/descriptor-limit.js';
 import { PACKAGE_ROOT } from './lib/package-root.js';
 import type { DestinationPolicy } from './outbound/destination.js';
-import { resolveBySystem, type Resolve } from './outbound/resolve.js';
+import { resolveBySystem } from './outbound/resolve.js';
 import type { PriceBook } from './prices/price.js';
+import type { RegistryReach } from './registry/registry-session.js';
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
@@ -25,6 +26,8 @@ const FIXED_SETTINGS = {
   /** How long a start waits for a worker until an audit event says so. */
   waitNoticeMs: MINUTE_MS,
   maxWaiters: 1_000,
+  /** Concurrency limits of tests of registry credentials. */
+  registryTests: { total: 16, each: 2 },
   /** How long the body of a request may take to arrive, uploads of files aside. */
   bodyTimeoutMs: MINUTE_MS,
   maxLogFollowers: 500,
@@ -95,6 +98,8 @@ export type Settings = typeof FIXED_SETTINGS &
     /** Null: usage costs nothing. */
     priceBook: PriceBook | null;
     webhooks: WebhookSettings;
+    /** The addresses that registries may have. */
+    registryReach: RegistryReach;
     /** The most open connections of the API, in total and of one address. */
     connections: SlotLimits;
   };
@@ -110,6 +115,7 @@ export function settingsOf(config: Config, priceBook: PriceBook | null): Setting
     backupEveryMs: config.backupDir === undefined ? 0 : config.backupEveryHours * HOUR_MS,
     priceBook,
     webhooks: webhookSettings(config),
+    registryReach: registryReach(config),
     connections: connectionSettings(config),
   };
 }
@@ -129,7 +135,7 @@ export function webhookSettings(
 export function registryReach(
   { registryAllow, registryHttp }: Pick<Config, 'registryAllow' | 'registryHttp'>,
   resolve = resolveBySystem,
-): { policy: DestinationPolicy; resolve: Resolve } {
+): RegistryReach {
   return {
     policy: { allow: [...registryAllow, ...registryHttp], http: false, httpTo: registryHttp },
     resolve,

@@ -10,6 +10,7 @@ import { addKey, describeSource, dropOldKeys, keySourceOf, openKeyring } from '.
 import type { Keyring } from '../secrets/keyring.js';
 import { forgetNetworkAuthority, resealNetworkAuthority } from '../secrets/network-authority.js';
 import { checkKeys, forgetAll, openKnownKeyring, resealAll } from '../secrets/secrets.js';
+import { forgetCredentials, resealCredentials } from '../registry-credentials/reseal.js';
 import { forgetWebhookSecrets, resealWebhooks } from '../webhooks/reseal.js';
 import type { Config } from '../config/options.js';
 import { databaseCommand, print, withDatabase, type CommonOptions } from './command.js';
@@ -21,7 +22,7 @@ type SecretsOptions = CommonOptions & Pick<Config, 'secretKeys' | 'secretKeysFil
 
 export function secretsCommand(): Command {
   return new Command('secrets')
-    .description('the keys that seal secrets of sandboxes and webhooks')
+    .description('the keys that seal secrets of sandboxes, registries and webhooks')
     .addCommand(rotateCommand())
     .addCommand(forgetCommand());
 }
@@ -64,7 +65,8 @@ function rotateCommand(): Command {
 async function resealEverything(pool: Pool, keyring: () => Keyring, actor: EventActor): Promise<number> {
   const authorities = await inTransaction(pool, (tx) => resealNetworkAuthority(tx, keyring()));
   const secrets = await resealAll(pool, keyring, actor);
-  return authorities + secrets + (await resealWebhooks(pool, keyring, actor));
+  const credentials = await resealCredentials(pool, keyring, actor);
+  return authorities + secrets + credentials + (await resealWebhooks(pool, keyring, actor));
 }
 
 function forgetCommand(): Command {
@@ -77,8 +79,9 @@ function forgetCommand(): Command {
       const { key, deleted } = await withDatabase(options, 'secrets forget', async (pool) => {
         const keyring = openKeyring(keySourceOf(options))();
         const webhooks = await forgetWebhookSecrets(pool, actor);
+        const credentials = await forgetCredentials(pool, actor);
         const authorities = (await forgetNetworkAuthority(pool)) ? 1 : 0;
-        const deleted = authorities + webhooks + (await forgetAll(pool, keyring, actor));
+        const deleted = authorities + webhooks + credentials + (await forgetAll(pool, keyring, actor));
         return { key: keyring.currentId, deleted };
       });
       print(

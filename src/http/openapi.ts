@@ -46,6 +46,10 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
         { name: 'sandboxes', description: 'Isolated compute with a lifecycle and a log.' },
         { name: 'pools', description: 'Started sandboxes that creates take.' },
         { name: 'volumes', description: 'Storage that outlives sandboxes, and its files.' },
+        {
+          name: 'registry credentials',
+          description: 'Stored credentials with which images are pulled.',
+        },
         { name: 'events', description: 'The audit trail of the organization.' },
         { name: 'webhooks', description: 'Addresses that audit events are posted to.' },
         { name: 'organization', description: 'The organization, its members and its quotas.' },

@@ -2,6 +2,7 @@
 const FAILURES = {
   not_found: 'the registry has no such image',
   denied: 'the registry has no such repository, or requires credentials',
+  no_login: 'the registry asked for no login, so the credentials were not tested: name an image',
   unreachable: 'the registry cannot be reached from this machine',
   untrusted: 'the registry has no valid certificate for https',
   refused:

@@ -8,7 +8,6 @@ import {
 } from '../outbound/destination.js';
 import type { Resolve } from '../outbound/resolve.js';
 import { send } from '../outbound/send.js';
-import type { ImageReference } from '../spec/image-reference.js';
 import { parseChallenge } from './challenge.js';
 import { HEADERS_TIMEOUT_MS, IDLE_TIMEOUT_MS, MAX_REDIRECTS, MAX_TOKEN_BYTES } from './limits.js';
 import { PullError, type PullFailure } from './pull-error.js';
@@ -43,14 +42,27 @@ export class RegistrySession {
 
   constructor(
     private readonly reach: RegistryReach,
-    private readonly image: Pick<ImageReference, 'registry' | 'repository'>,
+    /** Without a repository it can only log in. */
+    private readonly image: { registry: string; repository?: string | undefined },
     private readonly auth: RegistryAuth | undefined,
     private readonly signal: AbortSignal,
   ) {}
 
   async request(path: string, method: 'GET' | 'HEAD' = 'GET', accept = '*/*'): Promise<Answer> {
+    return this.ask(`${this.image.repository}/${path}`, method, accept);
+  }
+
+  /** Asks for nothing but the registry itself, with the login if it demands one. */
+  async logIn(): Promise<void> {
+    const { body } = await this.ask('', 'GET', '*/*');
+    await readAll(body, MAX_TOKEN_BYTES);
+    if (this.auth && this.authorization === undefined)
+      throw new PullError('no_login', `${this.image.registry} demands no login`);
+  }
+
+  private async ask(path: string, method: 'GET' | 'HEAD', accept: string): Promise<Answer> {
     this.origin ??= this.findOrigin();
-    const url = new URL(`${await this.origin}/v2/${this.image.repository}/${path}`);
+    const url = new URL(`${await this.origin}/v2/${path}`);
     const get = () => this.follow(url, method, accept, this.authorization);
     let { response, end } = await get();
     // The target of a redirect gets no login, and names no realm for one.
@@ -87,7 +99,8 @@ export class RegistrySession {
   ): Promise<string> {
     if (service !== undefined) realm.searchParams.set('service', service);
     // Not the scope that the registry asks for: it could name another repository of the user.
-    realm.searchParams.set('scope', `repository:${this.image.repository}:pull`);
+    const { repository } = this.image;
+    if (repository !== undefined) realm.searchParams.set('scope', `repository:${repository}:pull`);
     const { response } = await this.follow(realm, 'GET', 'application/json', basic);
     if (response.statusCode === 400) throw new PullError('denied', `the realm ${realm.host} answered 400`);
     const { body } = await this.accept(response, realm);

@@ -101,6 +101,7 @@ export async function sealingKeys(sql: Sql): Promise<string[]> {
     `select secret_key_id as key_id from instance where secret_key_id is not null
      union select authority_key_id from instance where authority_key_id is not null
      union select key_id from sandbox_secrets
+     union select key_id from registry_credentials where key_id is not null
      union select key_id from webhooks where key_id is not null
      union select unnest(old_key_ids) from webhooks`,
   );

@@ -47,6 +47,5 @@ export const CAPABILITIES = [
   'secret_env',
   'idle_timeout',
   'registry_credentials',
-  'stored_credentials',
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];

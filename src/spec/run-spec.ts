@@ -10,6 +10,8 @@ import type { Patch } from './patch-schema.js';
 /** The request with defaults and without secrets, as the store keeps it. */
 export interface RunSpec {
   image: string;
+  /** Absent: with the stored credential that matches the image, if there is one. */
+  registryAccess?: { mode: 'anonymous' } | { mode: 'specific'; credential_id: string };
   pullPolicy: 'if_missing' | 'always' | 'never';
   vcpus: number;
   memoryMib: number;

@@ -195,6 +195,21 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   get_event: ({ event }) => ({ path: `/v1/events/${event.id}` }),
   export_events: () => ({ path: '/v1/events/export' }),
   stream_events: () => ({ path: '/v1/events/stream' }),
+  list_registry_credentials: () => ({ path: '/v1/registry-credentials' }),
+  create_registry_credential: () => ({
+    path: '/v1/registry-credentials',
+    body: { pattern: 'intruder.example', username: 'intruder', password: 'intruder' },
+  }),
+  get_registry_credential: ({ credential }) => ({ path: `/v1/registry-credentials/${credential!.id}` }),
+  update_registry_credential: ({ credential }) => ({
+    path: `/v1/registry-credentials/${credential!.id}`,
+    body: { username: 'intruder' },
+  }),
+  delete_registry_credential: ({ credential }) => ({ path: `/v1/registry-credentials/${credential!.id}` }),
+  test_registry_credential: ({ credential }) => ({
+    path: `/v1/registry-credentials/${credential!.id}/test`,
+    body: {},
+  }),
   list_webhooks: () => ({ path: '/v1/webhooks' }),
   create_webhook: () => ({ path: '/v1/webhooks', body: { url: 'https://example.com/intruder' } }),
   get_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}` }),
@@ -226,6 +241,8 @@ export interface Fixture {
   volume: { id: string };
   event: { id: string };
   key: { id: string };
+  /** Undefined: the fixture is of a release without them. */
+  credential?: { id: string };
   /** The webhook is disabled, so nothing changes by itself. */
   webhook: { id: string; delivery: string };
 }
@@ -265,8 +282,24 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     const body = { image: { type: 'oci', reference: 'victim' }, size: 0 };
     await succeed(client.request('PUT', `/v1/pools/${name}`, { body }));
   }
+  const credential = await succeed(
+    client.post('/v1/registry-credentials', {
+      pattern: 'victim.invalid',
+      username: 'victim',
+      password: 'victim',
+    }),
+  );
   const event = (await succeed(client.get('/v1/events'))).data[0];
-  return { client, sandbox, preview, volume, event, key: { id: client.keyId }, webhook: { id, delivery } };
+  return {
+    client,
+    sandbox,
+    preview,
+    volume,
+    event,
+    credential,
+    key: { id: client.keyId },
+    webhook: { id, delivery },
+  };
 }
 
 /** The body of an answer. A refusal is an error that quotes it, so that no test goes on without its subject. */
@@ -296,6 +329,7 @@ const TABLES = [
   'sandbox_sessions',
   'previews',
   'pools',
+  'registry_credentials',
 ];
 
 const DIGESTS = TABLES.map(

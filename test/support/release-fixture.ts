@@ -88,7 +88,7 @@ export async function writeRelease(version: string, service: TestService): Promi
   const answers: Record<string, unknown> = {};
   const day = new Date();
   const window = `since=${day.toISOString().slice(0, 10)}&until=${new Date(+day + 86_400_000).toISOString().slice(0, 10)}`;
-  const { sandbox, preview, volume, webhook, event } = resources;
+  const { sandbox, preview, volume, credential, webhook, event } = resources;
   for (const path of [
     `sandboxes/${sandbox.id}`,
     `volumes/${volume.id}`,
@@ -117,6 +117,7 @@ export async function writeRelease(version: string, service: TestService): Promi
       volume: { id: volume.id },
       event: { id: event.id },
       key: resources.key,
+      ...(credential ? { credential: { id: credential.id } } : {}),
       webhook,
     },
   };

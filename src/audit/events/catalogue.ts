@@ -66,6 +66,8 @@ const quotas = Type.Record(text, Type.Union([Type.Integer(), Type.Boolean(), Typ
 const member = { member_id: Uuid, user_id: Uuid, redacted_email: text, role: text };
 const key = { api_key_id: Uuid, name: text, prefix: text };
 const consoleSession = { session_id: Uuid, ...key };
+const registryCredential = { credential_id: Uuid, pattern: text };
+const credentialProperties = closed({ username: text, description: Nullable(text) });
 /** `destination`: without the path, which may have secrets. */
 const webhook = { webhook_id: Uuid, destination: text };
 const webhookProperties = closed({
@@ -392,6 +394,29 @@ export const CATALOGUE = {
     {
       count,
     },
+  ),
+
+  registry_credential_created: event('secret', ANYONE, 'A registry credential was stored.', {
+    ...registryCredential,
+    username: text,
+    description: Nullable(text),
+  }),
+  registry_credential_updated: event('secret', ANYONE, 'A registry credential was changed.', {
+    ...registryCredential,
+    before: credentialProperties,
+    after: credentialProperties,
+    password_changed: Type.Boolean(),
+  }),
+  registry_credential_deleted: event('secret', ANYONE, 'A registry credential was deleted.', {
+    ...registryCredential,
+    username: text,
+    description: Nullable(text),
+  }),
+  registry_credential_tested: event(
+    'secret',
+    ANYONE,
+    'A caller logged in at a registry with a stored credential as a test.',
+    { ...registryCredential, reference: Nullable(text), accepted: Type.Boolean() },
   ),
 
   webhook_created: event('webhook', ANYONE, 'A webhook was created.', {

@@ -150,6 +150,11 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   secrets_resealed: entity(3),
   secrets_forgotten: entity(4, LOW),
 
+  registry_credential_created: entity(1),
+  registry_credential_updated: entity(3),
+  registry_credential_deleted: entity(4),
+  registry_credential_tested: call('Test'),
+
   webhook_created: entity(1),
   webhook_updated: entity(3),
   webhook_deleted: entity(4),

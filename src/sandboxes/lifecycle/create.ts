@@ -7,6 +7,7 @@ import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
 import type { Instant } from '../../lib/instant.js';
 import { newId } from '../../lib/uuid.js';
+import { checkSelection } from '../../registry-credentials/check-selection.js';
 import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
 import { sealSecrets } from '../../secrets/secrets.js';
@@ -86,6 +87,7 @@ async function insert(
   const id = newId();
   const at = ctx.now();
   const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
+  await checkSelection(tx, orgId, request);
   const ephemeral = request.lifecycle?.ephemeral ?? false;
   const found = start ? await findReady(ctx, tx, orgId, request, volumes) : NOT_ASKED;
   if (found.ready) return takeReady(ctx, tx, batch, caller, request, found);

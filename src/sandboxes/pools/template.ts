@@ -58,6 +58,7 @@ const APPLIED: ReadonlySet<keyof RunSpec> = new Set([
 /** The fields of a request, by those of the specification for an engine. */
 const FIELDS: Partial<Record<keyof RunSpec, string>> = {
   image: 'image.reference',
+  registryAccess: 'registry',
   pullPolicy: 'pull_policy',
   vcpus: 'resources.vcpus',
   memoryMib: 'resources.memory_mib',

@@ -138,10 +138,11 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
   }));
 }
 
-interface FoundSpec {
+export interface FoundSpec {
   name: string;
   run_spec: RunSpec;
   has_secrets: boolean;
+  has_credentials: boolean;
   caps: Record<string, number>;
   most_runs: number | null;
   records_network: boolean;
@@ -160,6 +161,7 @@ export async function findRunSpec(sql: Sql, orgId: string, id: string): Promise<
     name: string;
     run_spec: string;
     has_secrets: boolean;
+    has_credentials: boolean;
     caps: Record<string, number> | null;
     most_runs: number | null;
     records_network: boolean;
@@ -167,6 +169,7 @@ export async function findRunSpec(sql: Sql, orgId: string, id: string): Promise<
     prepared(
       `select s.name, run_spec::text, exists (
          select from sandbox_secrets x where x.org_id = s.org_id and x.sandbox_id = s.id) as has_secrets,
+         exists (select from registry_credentials c where c.org_id = s.org_id) as has_credentials,
          (select json_object_agg(v.id, v.capacity_gib) from sandbox_volumes m
            join volumes v on v.org_id = m.org_id and v.id = m.volume_id
            where m.org_id = s.org_id and m.sandbox_id = s.id and v.capacity_gib is not null) as caps,

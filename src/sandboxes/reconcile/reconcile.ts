@@ -3,6 +3,7 @@ import type { Context } from '../../context.js';
 import { isUnreachable } from '../../db/pool.js';
 import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { microsOf, type Instant } from '../../lib/instant.js';
+import { findForRun } from '../../registry-credentials/find-for-run.js';
 import { readRunTimes, touchRuns } from '../../runs/queries.js';
 import { NoRoomError, StartRefusedError, type Holding } from '../../engine/runtime.js';
 import type { RunSecrets, RunSpec } from '../../spec/run-spec.js';
@@ -19,6 +20,7 @@ import {
   changedSandboxes,
   readRunSpec,
   sandboxesToReconcile,
+  type FoundSpec,
   type ReconcileRow,
   type SandboxRef,
 } from './queries.js';
@@ -229,11 +231,9 @@ export class Reconciler {
   ): Promise<void> {
     try {
       const found = await readRunSpec(this.ctx.pool, orgId, sandboxId);
-      const { name, run_spec, has_secrets, caps, most_runs: mostRuns, records_network } = found;
+      const { name, run_spec, caps, most_runs: mostRuns, records_network } = found;
       const spec = records_network ? { ...run_spec, networkRecord: true } : run_spec;
-      const secrets = has_secrets
-        ? await openSecrets(this.ctx.pool, this.ctx.keyring, orgId, sandboxId)
-        : NO_SECRETS;
+      const secrets = await this.secretsOf(found, orgId, sandboxId);
       signal.throwIfAborted();
       const capsGib = new Map(Object.entries(caps));
       const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns };
@@ -254,6 +254,18 @@ export class Reconciler {
         message: error.message,
       });
     }
+  }
+
+  /** Its own credentials of a registry come before stored ones. */
+  private async secretsOf(
+    { run_spec, has_secrets, has_credentials }: FoundSpec,
+    orgId: string,
+    sandboxId: string,
+  ): Promise<RunSecrets> {
+    const { pool, keyring } = this.ctx;
+    const secrets = has_secrets ? await openSecrets(pool, keyring, orgId, sandboxId) : NO_SECRETS;
+    if (secrets.registry !== null || !(has_credentials || run_spec.registryAccess)) return secrets;
+    return { ...secrets, registry: await findForRun(pool, keyring, orgId, run_spec) };
   }
 
   /** A request woke it, or it has no command of its own: then it runs for the commands of sessions. */

@@ -43,11 +43,14 @@ const RegistrySelection = Variants(
   'mode',
   [
     Type.Object({
-      mode: Words(['auto', 'anonymous'], { description: 'The image is pulled without credentials.' }),
+      mode: Words(['auto', 'anonymous'], {
+        description:
+          'Pulled with the stored credential whose pattern matches the image, if there is one (`auto`), or without credentials (`anonymous`).',
+      }),
     }),
     Type.Object({
-      mode: Type.Literal('specific', { description: 'The image is pulled with stored credentials.' }),
-      credential_id: Field(Uuid, 'The id of the stored credentials.'),
+      mode: Type.Literal('specific', { description: 'The image is pulled with this stored credential.' }),
+      credential_id: Field(Uuid, 'The id of the stored credential.'),
     }),
     Type.Object({
       mode: Type.Literal('inline', { description: 'The image is pulled with the credentials given here.' }),
@@ -64,22 +67,22 @@ const RegistrySelection = Variants(
 export const registry = field({
   schema: Field(
     Nullable(RegistrySelection),
-    'The credentials with which the image is pulled. Default: none.',
+    'The credentials with which the image is pulled. Default: `auto`.',
   ),
   answer: null,
   default: null,
   requires: (selection) => [
-    selection?.mode === 'inline' && {
+    (selection?.mode === 'inline' || selection?.mode === 'specific') && {
       capability: 'registry_credentials',
       field: 'registry.mode',
       what: 'log in to a registry',
     },
-    selection?.mode === 'specific' && {
-      capability: 'stored_credentials',
-      field: 'registry.mode',
-      what: 'find stored credentials: there is no store of them, so send them inline',
-    },
   ],
+  run: (selection) => {
+    if (selection?.mode === 'anonymous') return { registryAccess: { mode: 'anonymous' } };
+    if (selection?.mode !== 'specific') return {};
+    return { registryAccess: { mode: 'specific', credential_id: selection.credential_id } };
+  },
   seal: (selection) => ({
     registry:
       selection?.mode === 'inline' ? { username: selection.username, password: selection.password } : null,

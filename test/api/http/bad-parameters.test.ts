@@ -154,7 +154,14 @@ describe('query parameters', () => {
 
   test('an unknown query parameter is refused on every route', async () => {
     const thing = { id: uuidv7(), name: 'x', delivery: uuidv7() };
-    const nothing = { sandbox: thing, volume: thing, event: thing, key: thing, webhook: thing };
+    const nothing = {
+      sandbox: thing,
+      volume: thing,
+      event: thing,
+      key: thing,
+      credential: thing,
+      webhook: thing,
+    };
     for (const { method, path, operation } of operations) {
       const {
         path: concrete,

@@ -315,6 +315,7 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (path.includes('/files')) return ['create_sandbox', 'write_sandbox_file_by_name'];
   if (path.startsWith('/v1/keys/{id}')) return ['create_key'];
   if (path === '/v1/pools/{name}' && operationId !== 'put_pool') return ['put_pool'];
+  if (path.startsWith('/v1/registry-credentials/')) return ['create_registry_credential'];
   if (path.startsWith('/v1/webhooks/')) return ['create_webhook'];
   return ['/v1/sandboxes/', '/v1/billing'].some((start) => path.startsWith(start)) ? ['create_sandbox'] : [];
 }

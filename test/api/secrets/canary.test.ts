@@ -34,6 +34,11 @@ test('secrets of a request appear in no answer, event, log or trace, and nowhere
     await send('POST', '/v1/sandboxes', { ...request, env: [{ ...env.at(-1), value: ['canary-env'] }] });
     const ticket = { env: [env.at(-1)], cmd: '/bin/sh' };
     await send('POST', `/v1/sandboxes/${made.body.id}/terminal-tickets`, ticket);
+    await send('POST', '/v1/registry-credentials', {
+      pattern: 'ghcr.io',
+      username: 'robot',
+      password: 'canary-password',
+    });
     await send('POST', `/v1/sandboxes/${made.body.id}/exec`, { cmd: 'true', env: [env.at(-1)] });
     const { secrets } = request.network;
     const unknown = { ...request.network, secrets: { ...secrets, vault_path: 'canary-unknown' } };

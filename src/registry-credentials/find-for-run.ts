@@ -1,0 +1,37 @@
+import type { Sql } from '../db/pool.js';
+import { StartRefusedError } from '../engine/runtime.js';
+import type { Keyring } from '../secrets/keyring.js';
+import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
+import { openPassword } from './password.js';
+import { patternsOf } from './pattern.js';
+import { findMatching, getCredential } from './queries.js';
+
+/**
+ * The stored credential with which the image of a run is pulled. Null: none matches, or the request wants none. Throws
+ * StartRefusedError when the named one is gone, or when the password cannot be read.
+ */
+export async function findForRun(
+  sql: Sql,
+  keyring: () => Keyring,
+  orgId: string,
+  { image, registryAccess: access }: Pick<RunSpec, 'image' | 'registryAccess'>,
+): Promise<RunSecrets['registry']> {
+  if (access?.mode === 'anonymous') return null;
+  const row =
+    access?.mode === 'specific'
+      ? await getCredential(sql, orgId, access.credential_id)
+      : await findMatching(sql, orgId, patternsOf(image));
+  if (!row) {
+    if (access?.mode !== 'specific') return null;
+    throw new StartRefusedError(
+      `the registry credential ${access.credential_id} of the sandbox was deleted: create the sandbox again with another`,
+    );
+  }
+  const password = row.sealed && openPassword(keyring(), row, row.sealed);
+  if (password == null) {
+    throw new StartRefusedError(
+      `the password of the registry credential for ${row.pattern} cannot be read: set it again`,
+    );
+  }
+  return { username: row.username, password };
+}
