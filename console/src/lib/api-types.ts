@@ -233,6 +233,13 @@ export type CreatePreviewRequest = {
   host?: PreviewHostForm;
 };
 
+export type CreateRegistryCredentialRequest = {
+  pattern: string;
+  username: string;
+  password: string;
+  description?: string | null;
+};
+
 export type CreateSandboxRequest = {
   name: string;
   slug?: string | null;
@@ -484,6 +491,12 @@ export type PaginatedPreviewResponse = {
   next_cursor?: string | null;
 };
 
+export type PaginatedRegistryCredentialResponse = {
+  data: RegistryCredentialResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
 export type PaginatedSandboxResponse = {
   data: SandboxResponse[];
   has_more: boolean;
@@ -647,6 +660,20 @@ export type QuotaUsage = {
   published_ports: number;
   max_published_ports?: number | null;
 };
+
+export type RegistryCredentialResponse = {
+  id: string;
+  org_id: string;
+  pattern: string;
+  username: string;
+  description: string | null;
+  has_password: boolean;
+  created_at: string;
+  created_by: EventActor;
+  updated_at: string;
+};
+
+export type RegistryCredentialTestResponse = { accepted: boolean; message: string };
 
 export type RegistrySelection = RegistrySelectionAuto | RegistrySelectionSpecific | RegistrySelectionInline;
 
@@ -1003,6 +1030,8 @@ export type TerminalRequest = {
 
 export type TerminalTicket = { ticket: string; path: string; expires_at: string };
 
+export type TestRegistryCredentialRequest = { reference?: string };
+
 export type TlsConfig = {
   enabled?: boolean;
   intercepted_ports?: number[];
@@ -1022,6 +1051,12 @@ export type UnlabelledDailyUsage = {
   mem_mib_seconds: number;
   disk_mib_seconds: number;
   cost: string | null;
+};
+
+export type UpdateRegistryCredentialRequest = {
+  username?: string;
+  password?: string;
+  description?: string | null;
 };
 
 export type UpdateSandboxRequest = {
@@ -1722,6 +1757,42 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: EventResponse;
+  };
+  'GET /v1/registry-credentials': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedRegistryCredentialResponse;
+  };
+  'POST /v1/registry-credentials': {
+    path: {};
+    query: {};
+    body: CreateRegistryCredentialRequest;
+    answer: RegistryCredentialResponse;
+  };
+  'GET /v1/registry-credentials/{credential_id}': {
+    path: { credential_id: string };
+    query: {};
+    body: undefined;
+    answer: RegistryCredentialResponse;
+  };
+  'PATCH /v1/registry-credentials/{credential_id}': {
+    path: { credential_id: string };
+    query: {};
+    body: UpdateRegistryCredentialRequest;
+    answer: RegistryCredentialResponse;
+  };
+  'DELETE /v1/registry-credentials/{credential_id}': {
+    path: { credential_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/registry-credentials/{credential_id}/test': {
+    path: { credential_id: string };
+    query: {};
+    body: TestRegistryCredentialRequest;
+    answer: RegistryCredentialTestResponse;
   };
   'GET /v1/webhooks': {
     path: {};
