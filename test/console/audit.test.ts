@@ -12,6 +12,7 @@ import {
   launch,
   newVisitor,
   signInBrowser,
+  takePicture,
   tabTo,
   type Visitor,
 } from './browser.js';
@@ -202,10 +203,7 @@ describeBrowser('the page Audit', () => {
     expect(await chain.nth(1).textContent()).toMatch(new RegExp(`^${seq - 1} .*in order$`));
     expect(await chain.nth(2).textContent()).toMatch(new RegExp(`^${seq} `));
     await expectPresentable(page, 'audit-tampered');
-    await page.screenshot({
-      path: 'test-results/console/console-audit.png',
-      clip: { x: 0, y: 0, width: 1280, height: 840 },
-    });
+    await takePicture(page, 'console-audit', { x: 0, y: 0, width: 1280, height: 840 });
     await chain.nth(2).getByRole('link').click();
     await page.getByRole('dialog', { name: 'volume_created' }).getByText('"models"').waitFor();
   });

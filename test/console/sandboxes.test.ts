@@ -10,6 +10,7 @@ import {
   launch,
   newVisitor,
   signInBrowser,
+  takePicture,
   type Visitor,
 } from './browser.js';
 
@@ -183,7 +184,7 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByRole('row', { name: 'web-preview-42' }).getByText('running').waitFor();
     await expectPresentable(page, 'sandboxes');
     const clip = { x: 0, y: 0, width: 1280, height: 420 };
-    await page.screenshot({ path: 'test-results/console/console-sandboxes.png', clip });
+    await takePicture(page, 'console-sandboxes', clip);
   });
 
   test('pages follow the cursor in the address, forth and back', async () => {

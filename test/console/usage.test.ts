@@ -5,7 +5,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { expect, test } from 'vitest';
 import { parsePriceBook } from '../../src/prices/price-book.js';
 import { smallRequest } from '../support/sandbox-requests.js';
-import { describeBrowser, expectPresentable, signInBrowser } from './browser.js';
+import { describeBrowser, expectPresentable, signInBrowser, takePicture } from './browser.js';
 import { useConsole } from './use-console.js';
 
 const BOOK = JSON.stringify({
@@ -230,7 +230,7 @@ describeBrowser('the page Usage', () => {
     await page.emulateMedia({ reducedMotion: 'reduce' });
     await page.setViewportSize({ width: 1280, height: 850 });
     const clip = { x: 0, y: 360, width: 1280, height: 460 };
-    await page.screenshot({ path: 'test-results/console/console-usage.png', clip });
+    await takePicture(page, 'console-usage', clip);
   });
 
   test('a window without usage, and one that the API refuses, say what to do', async () => {
