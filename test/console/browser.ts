@@ -119,7 +119,10 @@ interface Violation {
 }
 
 /** The schemes differ in colours only: the other rules of axe judge one of them. */
-const RULES = { light: '', dark: ", runOnly: { type: 'rule', values: ['color-contrast', 'link-in-text-block'] }" };
+const RULES = {
+  light: '',
+  dark: ", runOnly: { type: 'rule', values: ['color-contrast', 'link-in-text-block'] }",
+};
 
 async function axe(page: Page, scheme: keyof typeof RULES): Promise<Violation[]> {
   if (!(await page.evaluate<boolean>("'axe' in globalThis"))) await page.evaluate(axeCore.source);
