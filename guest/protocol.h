@@ -95,6 +95,7 @@
 #define BOOT_NETWORK 10
 #define BOOT_RESTRICTED 11
 #define BOOT_WORKDIR 12
+#define BOOT_PATCH 13
 
 #define BOOT_MOUNT_MEMORY 1
 #define BOOT_MOUNT_SHARED 2
@@ -104,6 +105,15 @@
 #define MOUNT_NOSUID 2
 #define MOUNT_NODEV 4
 #define MOUNT_NOEXEC 8
+
+#define BOOT_PATCH_WRITE 1
+#define BOOT_PATCH_LINK 2
+#define BOOT_PATCH_DIRECTORY 3
+#define BOOT_PATCH_APPEND 4
+#define BOOT_PATCH_REMOVE 5
+
+#define PATCH_REPLACE 1
+#define PATCH_HAS_MODE 2
 
 #define LIMIT_PAYLOAD 262144
 #define LIMIT_INPUT_WINDOW 524288
@@ -518,6 +528,25 @@ static inline struct boot_file_layout take_boot_file(Reader *from) {
 }
 static inline void put_boot_file(u8 *to, struct boot_file_layout from) {
   put(to + 0, from.mode, 4);
+}
+
+#define BOOT_PATCH_BYTES 6
+struct boot_patch_layout {
+  u8 operation;
+  u8 flags;
+  u32 mode;
+};
+static inline struct boot_patch_layout take_boot_patch(Reader *from) {
+  struct boot_patch_layout to;
+  to.operation = (u8)take(from, 1);
+  to.flags = (u8)take(from, 1);
+  to.mode = (u32)take(from, 4);
+  return to;
+}
+static inline void put_boot_patch(u8 *to, struct boot_patch_layout from) {
+  put(to + 0, from.operation, 1);
+  put(to + 1, from.flags, 1);
+  put(to + 2, from.mode, 4);
 }
 
 #define BOOT_MOUNT_BYTES 2

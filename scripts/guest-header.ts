@@ -14,6 +14,8 @@ const NUMBERS: Record<string, Readonly<Record<string, number>>> = {
   BOOT: protocol.BOOT,
   BOOT_MOUNT: protocol.BOOT_MOUNT,
   MOUNT: protocol.MOUNT_FLAG,
+  BOOT_PATCH: protocol.BOOT_PATCH,
+  PATCH: protocol.PATCH_FLAG,
   LIMIT: protocol.LIMIT,
 };
 

@@ -47,6 +47,7 @@ static void handle(u8 type, Reader from) {
       to->modules[to->module_count++] = text_of(&from);
       return;
     case BOOT_FILE: return add_part(to->files, &to->file_count, from);
+    case BOOT_PATCH: return add_part(to->patches, &to->patch_count, from);
     case BOOT_MOUNT: return add_part(to->mounts, &to->mount_count, from);
     case BOOT_NETWORK:
       if (from.end - from.at != BOOT_NETWORK_BYTES + 8) refuse("the network is wrong");

@@ -31,8 +31,8 @@ struct configuration {
     struct rlimit64 value;
   } limits[LIMIT_RLIMITS];
   int limit_count;
-  Reader files[BOOT_PARTS], mounts[BOOT_PARTS];
-  int file_count, mount_count;
+  Reader files[BOOT_PARTS], mounts[BOOT_PARTS], patches[BOOT_PARTS];
+  int file_count, mount_count, patch_count;
 };
 
 extern struct configuration configuration;

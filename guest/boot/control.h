@@ -3,7 +3,7 @@
  *
  * To the service:
  *   clock                asks for the time, right before the command starts
- *   ready                process 1 of the sandbox has started
+ *   ready                process 1 of the sandbox runs its program
  *   end CODE SIGNAL OOM  the command has ended, and the sandbox goes on (../init/record.h)
  *   use MICROS BYTES N   the answer to `use`: processor time, memory, processes (use.h)
  *   exit CODE OOM        the sandbox has ended, and the machine turns itself off

@@ -8,6 +8,9 @@
  */
 __attribute__((noreturn)) void give_up(const char *what, const char *name, long error);
 
+/* As give_up, with these words. */
+__attribute__((noreturn)) void end_with(const char *words);
+
 /* Gives up where the result of a system call is an error. Returns the result. */
 long need(long result, const char *what, const char *name);
 

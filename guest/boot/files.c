@@ -1,14 +1,8 @@
 #include "files.h"
+#include "../common/directories.h"
+#include "../protocol.h"
 #include <linux/fcntl.h>
 #include <stdarg.h>
-
-struct entry {
-  u64 inode;
-  u64 offset;
-  u16 size;
-  u8 type;
-  char name[];
-};
 
 long read_text(const char *path, char *to, u64 room) {
   long fd = call(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0);
@@ -41,7 +35,7 @@ char *join(char *to, u64 room, ...) {
 }
 
 long make_directories(const char *path) {
-  char part[4096];
+  char part[LIMIT_PATH];
   u64 n = 0;
   long failed = 0;
   do {
@@ -60,10 +54,30 @@ long each_entry(const char *path, long (*visit)(const char *name, void *context)
   if (directory < 0) return directory;
   while (!result && (got = call(__NR_getdents64, directory, buffer, sizeof buffer, 0)) > 0)
     for (long at = 0; at < got && !result;) {
-      struct entry *entry = (struct entry *)((u8 *)buffer + at);
+      Directory_Entry *entry = (Directory_Entry *)((u8 *)buffer + at);
       if (entry->name[0] != '.') result = visit(entry->name, context);
       at += entry->size;
     }
   call(__NR_close, directory, 0, 0, 0);
   return result;
+}
+
+long create_file(const char *path, u32 mode, const u8 *content, u64 n) {
+  long file = call(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (file < 0) return file;
+  long failed = 0;
+  for (u64 done = 0; failed >= 0 && done < n; done += (u64)failed)
+    failed = call(__NR_write, file, content + done, n - done, 0);
+  if (failed >= 0) failed = call(__NR_fchmod, file, mode, 0, 0);
+  call(__NR_close, file, 0, 0, 0);
+  return failed < 0 ? failed : 0;
+}
+
+long make_parents(const char *path) {
+  char parent[LIMIT_PATH];
+  u64 n = length(path);
+  while (n > 0 && path[n] != '/') n--;
+  if (n == 0) return 0;
+  copy_text(parent, sizeof parent, path, n);
+  return make_directories(parent);
 }

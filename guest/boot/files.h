@@ -18,6 +18,12 @@ char *join(char *to, u64 room, ...);
 /* Makes a directory and its parents. Returns a negative errno on failure; it is none that the directory exists. */
 long make_directories(const char *path);
 
+/* Makes the directories above a path. */
+long make_parents(const char *path);
+
+/* Writes a file, which is made if it is missing. Returns a negative errno on failure. */
+long create_file(const char *path, u32 mode, const u8 *content, u64 n);
+
 /*
  * Calls `visit` with each name of a directory, but the first two, until it returns another value than 0. Returns that
  * value, 0, or a negative errno.

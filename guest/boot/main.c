@@ -25,6 +25,7 @@
 #include <linux/fcntl.h>
 #include <linux/wait.h>
 
+#define MOST_URGENT -20
 #define EVENTS 16
 #define ROUNDS 64
 #define LISTEN_TICK 5
@@ -37,6 +38,8 @@ static const unsigned long ALL = ~0UL;
 static struct sandbox sandbox;
 static int events;
 static u8 oom = OOM_UNKNOWN;
+static char failure[LIMIT_CONTROL_LINE];
+static long failure_bytes;
 
 static void watch(int fd) {
   struct epoll_event event = {EPOLLIN | EPOLLOUT | EPOLLET, 0};
@@ -61,6 +64,17 @@ static void prepare(void) {
   write_text("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
   open_loopback();
   if (configuration.network) open_network(configuration.network);
+}
+
+/* The pipe ends when process 1 of the sandbox runs its program. Before, it has the reason why that cannot be. */
+static void read_failure(void) {
+  static int has_started;
+  if (has_started || failure_bytes > 0) return;
+  long got = call(__NR_read, sandbox.failure, failure, sizeof failure - 1, 0);
+  if (got > 0) failure_bytes = got;
+  if (got != 0) return;
+  has_started = 1;
+  say("ready", (char *)0);
 }
 
 /* CODE SIGNAL OOM MICROSECONDS. */
@@ -91,22 +105,18 @@ static void wait_for_events(int milliseconds) {
 }
 
 __attribute__((noreturn)) static void finish(int status) {
-  char words[LIMIT_CONTROL_LINE], code[24], killed[24];
+  char code[24], killed[24];
   refuse_sessions();
+  read_failure();
   read_record();
-  long got = call(__NR_read, sandbox.failure, words, sizeof words - 1, 0);
   const int ended_with = exit_code(status);
   /* The end of a command that the service stopped has no record. */
   if (!configuration.until_exit || oom == OOM_UNKNOWN)
     oom = ended_with == 128 + SIGKILL && count_oom_kills() > 0 ? OOM_YES : OOM_NO;
   *put_number(code, (u64)ended_with) = 0;
   *put_number(killed, oom) = 0;
-  if (got > 0) {
-    words[got] = 0;
-    say_failure(words);
-  } else {
-    say("exit ", code, " ", killed, (char *)0);
-  }
+  if (failure_bytes > 0) say_failure(failure);
+  else say("exit ", code, " ", killed, (char *)0);
   for (long limit = now() + FLUSH_LIMIT; now() < limit;) {
     while (pump()) continue;
     if (is_output_empty()) break;
@@ -120,6 +130,8 @@ __attribute__((noreturn)) static void finish(int status) {
 __attribute__((used, noreturn)) void start(long *stack) {
   (void)stack;
   call(__NR_rt_sigprocmask, SIG_SETMASK, &ALL, 0, sizeof ALL);
+  /* However many processes the sandbox has, a stop comes through. */
+  call(__NR_setpriority, PRIO_PROCESS, 0, MOST_URGENT, 0);
   prepare();
   events = (int)need(call(__NR_epoll_create1, O_CLOEXEC, 0, 0, 0), "watch descriptors", 0);
   int agent = open_port("agent"), output = open_port("output");
@@ -129,8 +141,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
   ask_time();
   sandbox = start_sandbox();
   drop_configuration();
-  say("ready", (char *)0);
   watch(signals);
+  watch(sandbox.failure);
   watch(control_port);
   watch(output);
   watch(sandbox.record);
@@ -142,6 +154,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     int moved = 1;
     for (int i = 0; i < ROUNDS && moved; i++) moved = pump();
     stop_once();
+    read_failure();
     read_record();
     u8 dropped[1024];
     while (call(__NR_read, signals, dropped, sizeof dropped, 0) > 0) continue;

@@ -47,27 +47,6 @@ long open_programs(void) {
   return need(call(__NR_open_tree, AT_FDCWD, PROGRAMS, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, 0), "open", PROGRAMS);
 }
 
-static long create(const char *path, u32 mode, const u8 *content, u64 n) {
-  long file = call(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (file < 0) return file;
-  long failed = 0;
-  for (u64 done = 0; failed >= 0 && done < n; done += (u64)failed)
-    failed = call(__NR_write, file, content + done, n - done, 0);
-  if (failed >= 0) failed = call(__NR_fchmod, file, mode, 0, 0);
-  call(__NR_close, file, 0, 0, 0);
-  return failed < 0 ? failed : 0;
-}
-
-/* Without the last part. */
-static long make_parents(const char *path) {
-  char parent[LIMIT_PATH];
-  u64 n = length(path);
-  while (n > 0 && path[n] != '/') n--;
-  if (n == 0) return 0;
-  copy_text(parent, sizeof parent, path, n);
-  return make_directories(parent);
-}
-
 /* A file outside of OWN is bound over that of the image, which the disk keeps. */
 static void add_file(Reader from, int number) {
   char own[LIMIT_PATH], digits[24];
@@ -77,12 +56,12 @@ static void add_file(Reader from, int number) {
   const u64 n = (u64)(from.end - from.at);
   if (same(path, OWN "/", sizeof OWN)) {
     need(make_parents(path), "make the directory of", path);
-    need(create(path, file.mode, from.at, n), "write", path);
+    need(create_file(path, file.mode, from.at, n), "write", path);
     return;
   }
   *put_number(digits, (u64)number) = 0;
   join(own, sizeof own, OWN_FILES "/", digits, (char *)0);
-  need(create(own, file.mode, from.at, n), "write", path);
+  need(create_file(own, file.mode, from.at, n), "write", path);
   need(make_parents(path), "make the directory of", path);
   /* A pipe of the image in this place would wait for a reader. */
   long place = call(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644);

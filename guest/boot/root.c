@@ -1,6 +1,8 @@
 #include "root.h"
+#include "configuration.h"
 #include "devices.h"
 #include "failure.h"
+#include "patches.h"
 #include <linux/fcntl.h>
 #include <linux/mount.h>
 #include <linux/stat.h>
@@ -8,6 +10,9 @@
 #define BASE "/base"
 #define DISK "/disk"
 #define UPPER DISK "/upper"
+/* An upper directory that is not complete yet. */
+#define DRAFT DISK "/new"
+#define DRAFTS 1000
 #define WORK DISK "/work"
 
 static void mount_at(const char *directory, const char *source, const char *type, long flags, const char *options) {
@@ -26,15 +31,41 @@ void mount_kernel_files(void) {
   call(__NR_close, fd, 0, 0, 0);
 }
 
-/* The directory at the top of the disk is new: it gets the attributes of that of the image. */
-static void make_upper(void) {
-  long made = call(__NR_mkdirat, AT_FDCWD, UPPER, 0755, 0);
-  if (made == -EEXIST) return;
+/* With redirects a directory of the image can be renamed, as on a disk. */
+static void mount_overlay(const char *upper) {
+  char options[256];
+  join(options, sizeof options, "lowerdir=" BASE ",workdir=" WORK ",redirect_dir=on,upperdir=", upper, (char *)0);
+  mount_at(ROOT, "overlay", "overlay", 0, options);
+}
+
+/* A machine that ended in the middle has left one, which nobody uses again. */
+static void make_draft(char draft[NAME_ROOM]) {
+  long made = -EEXIST;
+  for (u64 i = 0; made == -EEXIST && i < DRAFTS; i++) {
+    char number[24];
+    *put_number(number, i) = 0;
+    made = call(__NR_mkdirat, AT_FDCWD, join(draft, NAME_ROOM, DRAFT, number, (char *)0), 0755, 0);
+  }
   need(made, "make a directory on", DISK);
+}
+
+/* The root directory of the disk is new. It gets the attributes of that of the image, the patches, and then its name. */
+static void make_upper(void) {
+  char draft[NAME_ROOM];
   struct statx from;
+  if (call(__NR_faccessat, AT_FDCWD, UPPER, 0, 0) == 0) return;
+  make_draft(draft);
   need(call6(__NR_statx, AT_FDCWD, (long)BASE, 0, STATX_BASIC_STATS, (long)&from, 0), "read", BASE);
-  need(call6(__NR_fchownat, AT_FDCWD, (long)UPPER, from.stx_uid, from.stx_gid, 0, 0), "set the owner of", UPPER);
-  need(call(__NR_fchmodat, AT_FDCWD, UPPER, from.stx_mode & 07777, 0), "set the mode of", UPPER);
+  need(call6(__NR_fchownat, AT_FDCWD, (long)draft, from.stx_uid, from.stx_gid, 0, 0), "set the owner of", draft);
+  need(call(__NR_fchmodat, AT_FDCWD, draft, from.stx_mode & 07777, 0), "set the mode of", draft);
+  if (configuration.patch_count > 0) {
+    mount_overlay(draft);
+    apply_patches();
+    need(call(__NR_umount2, ROOT, 0, 0, 0), "unmount", ROOT);
+  }
+  /* The files are complete before the name is. */
+  call(__NR_sync, 0, 0, 0, 0);
+  need(call6(__NR_renameat2, AT_FDCWD, (long)draft, AT_FDCWD, (long)UPPER, 0, 0), "rename", draft);
 }
 
 void mount_root(void) {
@@ -44,10 +75,9 @@ void mount_root(void) {
   find_disk("disk", device);
   /* The blocks of removed files go back to the machine of the service. */
   mount_at(DISK, device, "ext4", 0, "discard");
-  make_upper();
   call(__NR_mkdirat, AT_FDCWD, WORK, 0700, 0);
-  /* With redirects a directory of the image can be renamed, as on a disk. */
-  mount_at(ROOT, "overlay", "overlay", 0, "lowerdir=" BASE ",upperdir=" UPPER ",workdir=" WORK ",redirect_dir=on");
+  make_upper();
+  mount_overlay(UPPER);
 }
 
 void unmount_root(void) {

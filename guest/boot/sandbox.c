@@ -78,6 +78,8 @@ static void give(int from, int to) { need(call(__NR_dup3, from, to, 0, 0), "pass
 __attribute__((noreturn)) static void become_init(const int input, const int output[STREAMS], int record) {
   static char *arguments[LIMIT_TEXTS + 4];
   enter_control_group();
+  /* The priority of this process is that of process 1 of the machine. */
+  call(__NR_setpriority, PRIO_PROCESS, 0, 0, 0);
   /* Before the root of the machine is gone. */
   long programs = open_programs();
   enter_root();

@@ -11,7 +11,7 @@ trap 'rm -rf "$built"' EXIT
 
 # The kernel and the first instructions are those of the fuzzer and of the library.
 clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize=alignment -fno-sanitize-recover=undefined \
-  -include tables.h -o "$built/agent" agent.c ../agent/*.c ../common/bytes.c ../common/execute.c ../common/oom.c ../common/text.c ../common/users.c
+  -include tables.h -o "$built/agent" agent.c ../agent/*.c ../common/bytes.c ../common/directories.c ../common/execute.c ../common/oom.c ../common/text.c ../common/users.c
 # The fuzzer begins with inputs of many frames: its own first ones have few.
 [ -n "$(ls "$corpus")" ] || for seed in $(seq 64); do head -c 4096 /dev/urandom >"$corpus/seed-$seed"; done
 # The agent leaves its loop by a jump, behind which the frames of a fake stack would stay. The quarantine keeps the inputs that were freed.

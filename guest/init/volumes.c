@@ -1,18 +1,8 @@
 #include "volumes.h"
-#include "../common/text.h"
+#include "../common/directories.h"
 #include <linux/fcntl.h>
 
 #define ANY_USER 0777
-
-struct entry {
-  u64 inode;
-  u64 offset;
-  u16 size;
-  u8 type;
-  char name[];
-};
-
-static int is_text(const char *a, const char *b) { return same(a, b, length(b) + 1); }
 
 /* Whether a directory has nothing but the directory that some file systems begin with. */
 static int is_empty(long directory) {
@@ -20,8 +10,8 @@ static int is_empty(long directory) {
   long got;
   while ((got = call(__NR_getdents64, directory, buffer, sizeof buffer, 0)) > 0)
     for (long at = 0; at < got;) {
-      struct entry *entry = (struct entry *)((u8 *)buffer + at);
-      if (!is_text(entry->name, ".") && !is_text(entry->name, "..") && !is_text(entry->name, "lost+found")) return 0;
+      Directory_Entry *entry = (Directory_Entry *)((u8 *)buffer + at);
+      if (!is_dots(entry->name) && !same(entry->name, "lost+found", sizeof "lost+found")) return 0;
       at += entry->size;
     }
   return got == 0;

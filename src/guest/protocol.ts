@@ -147,10 +147,18 @@ export const BOOT = {
   restricted: 11,
   /** A directory that belongs to the user where it is missing. */
   workdir: 12,
+  /** Layout `bootPatch`, path, and the content or the target. A change to the files of a new disk. */
+  patch: 13,
 } as const;
 
 /** `bootMount.kind`. The source of `shared` is a virtiofs tag, that of `disk` the serial number of a disk. */
 export const BOOT_MOUNT = { memory: 1, shared: 2, disk: 3 } as const;
+
+/** `bootPatch.operation`. A link or a file replaces an earlier one only with the flag `replace`. */
+export const BOOT_PATCH = { write: 1, link: 2, directory: 3, append: 4, remove: 5 } as const;
+
+/** Bits of `bootPatch.flags`. */
+export const PATCH_FLAG = { replace: 1, hasMode: 2 } as const;
 
 /** Bits of `bootMount.flags`, as in mount(2). */
 export const MOUNT_FLAG = { readonly: 1, nosuid: 2, nodev: 4, noexec: 8 } as const;
@@ -232,6 +240,7 @@ export const LAYOUT = {
   done: { errno: 'u32' },
   bootRecord: { length: 'u32', type: 'u8' },
   bootFile: { mode: 'u32' },
+  bootPatch: { operation: 'u8', flags: 'u8', mode: 'u32' },
   bootMount: { kind: 'u8', flags: 'u8' },
   bootNetwork: { mtu: 'u32' },
 } as const satisfies Record<string, Layout>;

@@ -149,6 +149,64 @@ describeMicrovm('a run in a virtual machine', () => {
     );
   });
 
+  test('has the patches of its first start, in their order and inside its own root', async () => {
+    const disk = makeDisk(folder());
+    const text = `cd /p; stat -c '%n %a %F' . d f l new/deep/file; cat f /etc/group new/deep/file; readlink l; ls /etc /q`;
+    const first: RunSpec['patches'] = [
+      { type: 'mkdir', path: '/new' },
+      { type: 'text', path: '/p/f', content: 'one\n', mode: 0o640, replace: false },
+      { type: 'append', path: '/p/f', content: 'two\n' },
+      { type: 'text', path: '/etc/group', content: 'root:x:0:\n', replace: true },
+      { type: 'symlink', link: '/p/l', target: '/etc/../etc', replace: false },
+      { type: 'symlink', link: '/p/l', target: '/new', replace: true },
+      // Through a link of the image, whose target is absolute.
+      {
+        type: 'file',
+        path: '/p/l/deep/file',
+        content: Buffer.from('bytes\n').toString('base64'),
+        replace: false,
+      },
+      { type: 'mkdir', path: '/p/d', mode: 0o1700 },
+      { type: 'symlink', link: '/p/new', target: '/new', replace: false },
+      { type: 'mkdir', path: '/q/x/y' },
+      { type: 'remove', path: '/q/x' },
+      { type: 'remove', path: '/etc/passwd' },
+    ];
+    const start = (patches: RunSpec['patches']) =>
+      startSpec({ ...script(text), endsWithCommand: true, patches }, { disk });
+    const machine = await start(first);
+    expect(await machine.line('exit')).toBe('exit 0 0');
+    await machine.ended;
+    const expected = [
+      '. 755 directory',
+      'd 1700 directory',
+      'f 640 regular file',
+      'l 777 symbolic link',
+      'new/deep/file 644 regular file',
+      'one\ntwo\nroot:x:0:\nbytes\n/new',
+      '/etc:\ngroup\nhosts\n\n/q:\n',
+    ].join('\n');
+    expect(machine.output.stdout()).toBe(expected);
+    // They are not made again.
+    const again = await start([{ type: 'text', path: '/p/f', content: 'other', replace: true }]);
+    await again.ended;
+    expect(again.output.stdout()).toBe(expected);
+  });
+
+  test('does not start with patches that fail, and applies all of them on the next attempt', async () => {
+    const disk = makeDisk(folder());
+    const whole = { ...script('ls /made'), endsWithCommand: true };
+    const made: RunSpec['patches'] = [{ type: 'text', path: '/made/a', content: '', replace: false }];
+    const bad: RunSpec['patches'] = [...made, { type: 'text', path: '/bin/sh', content: '', replace: false }];
+    const machine = await startSpec({ ...whole, patches: bad }, { disk });
+    const reason = 'patches[1] cannot be applied: /bin/sh already exists, and replace is false';
+    expect(await machine.line('failed')).toBe(`failed ${reason}`);
+    await machine.ended;
+    const next = await startSpec({ ...whole, patches: made }, { disk });
+    await next.ended;
+    expect(next.output.stdout()).toBe('a\n');
+  });
+
   test('goes on after its command, tells of its end, and stops when it is told to', async () => {
     const trap = `trap 'echo stopping; exit 0' TERM; echo started; while :; do sleep 1; done`;
     const machine = await startSpec({ cmd: ['sh', '-c', 'exit 5'] });
@@ -251,8 +309,19 @@ describeMicrovm('a run in a virtual machine', () => {
     const machine = await startSpec({ ...script('echo never'), user: 'nobody-knows' });
     expect(await machine.line('failed')).toBe('failed cannot find the user nobody-knows: error 2');
     expect(await machine.ended).toBe(0);
+    // It never ran, so it is not billed.
+    expect(machine.lines).toEqual(['clock', machine.lines.at(-1)]);
     expect(machine.output.stdout()).toBe('');
     expect(machine.console()).toContain('cannot find the user nobody-knows');
+  });
+
+  test('stops although it has as many processes as it can', async () => {
+    const machine = await startSpec({ cmd: ['sh', '-c', 'f() { f | f & }; f; while :; do :; done'] });
+    const guest = await machine.connect();
+    await sh(guest, 'sleep 2').catch(() => undefined);
+    machine.say('stop');
+    expect(await machine.line('exit')).toMatch(/^exit \d+ /);
+    expect(await machine.ended).toBe(0);
   });
 
   test('ends although nobody reads its output', async () => {

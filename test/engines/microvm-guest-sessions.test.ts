@@ -155,6 +155,14 @@ describeMicrovm('the port of the agent of a virtual machine', () => {
     expect(await sh(await open(), 'ls /tmp')).toBe('');
   });
 
+  test('cannot be taken by root of the sandbox, as the other ports', async () => {
+    const take = 'for port in /dev/vport*; do cat <$port; echo forged >$port; done';
+    const taker = await run(await open(), ['sh', '-c', take]);
+    expect(taker.out).toBe('');
+    expect(taker.err.match(/Device or resource busy/g)).toHaveLength(6);
+    expect(machine.lines).toEqual(['clock', 'ready']);
+  });
+
   test('carries 32 MiB in each direction at once without a change', async () => {
     const agent = await open();
     const files = agent.files();

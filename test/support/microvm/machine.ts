@@ -87,6 +87,7 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
     arguments: init,
     rlimits: [],
     modules: [],
+    patches: [],
     files: [],
     mounts: [],
     network: null,

@@ -1,7 +1,15 @@
 import { Buffer } from 'node:buffer';
 import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
-import { BOOT, BOOT_MOUNT, LAYOUT, LIMIT, MOUNT_FLAG } from '../../../guest/protocol.js';
+import {
+  BOOT,
+  BOOT_MOUNT,
+  BOOT_PATCH,
+  LAYOUT,
+  LIMIT,
+  MOUNT_FLAG,
+  PATCH_FLAG,
+} from '../../../guest/protocol.js';
 import { encode, RequestWriter } from '../../../guest/wire.js';
 
 /** The sandbox of a machine. See `BOOT` for the format, and `guest/boot` for its reader. */
@@ -18,11 +26,23 @@ export interface BootConfiguration {
   rlimits: readonly { resource: number; soft: bigint; hard: bigint }[];
   /** The file names of further modules, in the order of loading. */
   modules: readonly string[];
+  /** The changes to a new disk, in their order. */
+  patches: readonly BootPatch[];
   files: readonly { path: string; mode: number; content: Buffer }[];
   mounts: readonly BootMount[];
   network: BootNetwork | null;
   /** The sandbox gets no capabilities. */
   restricted: boolean;
+}
+
+export interface BootPatch {
+  operation: keyof typeof BOOT_PATCH;
+  path: string;
+  /** The mode of a file or a directory. Null: the default. */
+  mode: number | null;
+  replace: boolean;
+  /** The bytes of a file, or the target of a link. */
+  content: Buffer;
 }
 
 export interface BootMount {
@@ -69,6 +89,7 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
     add(BOOT.rlimit, new RequestWriter().fields(LAYOUT.limit, limit));
   add(BOOT.seed, new RequestWriter().bytes(randomBytes(SEED_BYTES)));
   for (const name of configuration.modules) add(BOOT.module, text(name));
+  for (const patch of configuration.patches) add(BOOT.patch, encodePatch(patch));
   for (const { path, mode, content } of configuration.files)
     add(BOOT.file, new RequestWriter().fields(LAYOUT.bootFile, { mode }).path(path).bytes(content));
   for (const mount of configuration.mounts) add(BOOT.mount, encodeMount(mount));
@@ -81,6 +102,12 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
       `the files and the environment of the sandbox have ${bytes.length} bytes, and may have ${LIMIT.bootBytes}`,
     );
   return Buffer.concat([bytes, Buffer.alloc(SECTOR - (bytes.length % SECTOR))]);
+}
+
+function encodePatch({ operation, path, mode, replace, content }: BootPatch): RequestWriter {
+  const flags = (replace ? PATCH_FLAG.replace : 0) | (mode === null ? 0 : PATCH_FLAG.hasMode);
+  const fields = { operation: BOOT_PATCH[operation], flags, mode: mode ?? 0 };
+  return new RequestWriter().fields(LAYOUT.bootPatch, fields).path(path).bytes(content);
 }
 
 function encodeMount({ kind, source, target, fstype, flags, options }: BootMount): RequestWriter {

@@ -7,7 +7,7 @@ const CPU_INFO = '/proc/cpuinfo';
  * serial port has only what the kernel says when something is wrong.
  */
 export function kernelOptions({ isEmulated }: { isEmulated: boolean }): string {
-  const options = ['console=ttyS0', 'quiet', 'panic=-1', 'reboot=t', 'pci=off'];
+  const options = ['console=ttyS0', 'quiet', 'panic=-1', 'reboot=t'];
   return [...options, ...(isEmulated ? emulationOptions() : [])].join(' ');
 }
 

@@ -1,12 +1,12 @@
 import { Buffer } from 'node:buffer';
 import { environmentOf } from '../../../engine/environment.js';
-import { SCRIPTS_DIRECTORY, scriptTexts } from '../../../engine/run-files.js';
-import type { Run } from '../../../engine/runtime.js';
+import { contentOf, SCRIPTS_DIRECTORY, scriptTexts } from '../../../engine/run-files.js';
+import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import { RLIMITS } from '../../../guest/command.js';
 import { DEFAULT_PATH, initArguments, signalNumber } from '../../../guest/programs.js';
 import type { RunMount, RunSpec } from '../../../spec/run-spec.js';
 import type { BootFiles } from './boot-files.js';
-import type { BootConfiguration, BootMount, BootNetwork } from './configuration.js';
+import type { BootConfiguration, BootMount, BootNetwork, BootPatch } from './configuration.js';
 
 /** The part of the configuration of an image that its sandboxes get. */
 interface ImageDefaults {
@@ -58,6 +58,7 @@ export function runConfiguration(run: Run, surroundings: RunSurroundings): BootC
       ...(uses('shared') ? modules.shared : []),
       ...(uses('disk') ? modules.disk : []),
     ],
+    patches: spec.patches.map(patchOf),
     files: [...scriptFiles(spec), ...files],
     mounts,
     network,
@@ -98,6 +99,29 @@ function scriptFiles(spec: RunSpec): BootConfiguration['files'] {
     mode: 0o755,
     content: Buffer.from(text),
   }));
+}
+
+function patchOf(patch: RunSpec['patches'][number]): BootPatch {
+  const none = { mode: null, replace: false, content: Buffer.alloc(0) };
+  switch (patch.type) {
+    case 'text':
+    case 'file': {
+      const { path, mode = null, replace } = patch;
+      return { operation: 'write', path, mode, replace, content: contentOf(patch) };
+    }
+    case 'symlink': {
+      const { link, target, replace } = patch;
+      return { ...none, operation: 'link', path: link, replace, content: Buffer.from(target) };
+    }
+    case 'mkdir':
+      return { ...none, operation: 'directory', path: patch.path, mode: patch.mode ?? null };
+    case 'append':
+      return { ...none, operation: 'append', path: patch.path, content: Buffer.from(patch.content) };
+    case 'remove':
+      return { ...none, operation: 'remove', path: patch.path };
+    default:
+      throw new StartRefusedError(`this runtime has no ${patch.type}`);
+  }
 }
 
 /** The engine attaches volumes with the tag `volume<index>`, and disk images with the serial number `image<index>`. */

@@ -1,0 +1,11 @@
+/* The changes that the caller wants to the files of a new disk. */
+#ifndef SANDKEEP_PATCHES_H
+#define SANDKEEP_PATCHES_H
+
+/*
+ * Makes them below ROOT. Gives up at the first that fails, with its number and its reason. Paths and links are those of
+ * the sandbox: a process with its root makes the changes.
+ */
+void apply_patches(void);
+
+#endif
