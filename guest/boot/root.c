@@ -49,7 +49,7 @@ static void make_draft(char draft[NAME_ROOM]) {
   need(made, "make a directory on", DISK);
 }
 
-/* The root directory of the disk is new. It gets the attributes of that of the image, the patches, and then its name. */
+/* The root directory of the disk is new. It gets the attributes of that of the image, the patches, then its name. */
 static void make_upper(void) {
   char draft[NAME_ROOM];
   struct statx from;
