@@ -68,6 +68,12 @@
 #define OOM_YES 1
 #define OOM_UNKNOWN 2
 
+#define HANDOVER_UNTIL_EXIT 1
+
+#define REPLY_TAKEN 1
+#define REPLY_HAS_ONE 2
+#define REPLY_BAD 3
+
 #define OPEN_READ 1
 #define OPEN_WRITE 2
 #define OPEN_APPEND 4
@@ -122,6 +128,7 @@
 #define LIMIT_RLIMITS 32
 #define LIMIT_PATH 4096
 #define LIMIT_RECORD 32
+#define LIMIT_HANDOVER 262144
 #define LIMIT_CUT 31
 #define LIMIT_BOOT_BYTES 16777216
 #define LIMIT_CONTROL_LINE 120
@@ -576,6 +583,54 @@ static inline struct boot_network_layout take_boot_network(Reader *from) {
 }
 static inline void put_boot_network(u8 *to, struct boot_network_layout from) {
   put(to + 0, from.mtu, 4);
+}
+
+#define SIZE_BYTES 4
+struct size_layout {
+  u32 bytes;
+};
+static inline struct size_layout take_size(Reader *from) {
+  struct size_layout to;
+  to.bytes = (u32)take(from, 4);
+  return to;
+}
+static inline void put_size(u8 *to, struct size_layout from) {
+  put(to + 0, from.bytes, 4);
+}
+
+#define HANDOVER_BYTES 7
+struct handover_layout {
+  u8 flags;
+  u16 args;
+  u16 env;
+  u16 scripts;
+};
+static inline struct handover_layout take_handover(Reader *from) {
+  struct handover_layout to;
+  to.flags = (u8)take(from, 1);
+  to.args = (u16)take(from, 2);
+  to.env = (u16)take(from, 2);
+  to.scripts = (u16)take(from, 2);
+  return to;
+}
+static inline void put_handover(u8 *to, struct handover_layout from) {
+  put(to + 0, from.flags, 1);
+  put(to + 1, from.args, 2);
+  put(to + 3, from.env, 2);
+  put(to + 5, from.scripts, 2);
+}
+
+#define SCRIPT_BYTES 4
+struct script_layout {
+  u32 size;
+};
+static inline struct script_layout take_script(Reader *from) {
+  struct script_layout to;
+  to.size = (u32)take(from, 4);
+  return to;
+}
+static inline void put_script(u8 *to, struct script_layout from) {
+  put(to + 0, from.size, 4);
 }
 
 _Static_assert(EPERM == 1, "protocol.ts has another EPERM");

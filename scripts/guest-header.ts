@@ -9,6 +9,8 @@ const NUMBERS: Record<string, Readonly<Record<string, number>>> = {
   FEATURE: protocol.FEATURE,
   STEP: protocol.STEP,
   OOM: protocol.OOM,
+  HANDOVER: protocol.HANDOVER,
+  REPLY: protocol.REPLY,
   OPEN: protocol.OPEN,
   SET: protocol.SET,
   BOOT: protocol.BOOT,

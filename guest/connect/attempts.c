@@ -17,6 +17,7 @@
 
 /* As in guest/init. */
 #define AGENTS "sandkeep-agent"
+#define HANDOVERS "sandkeep-handover"
 /* The service waits no longer. */
 #define LONGEST_NS 10000000000u
 
@@ -69,14 +70,15 @@ static void hand_over(Attempt *a) {
 }
 
 /* The kernel answers at once. */
-static void try_process(Attempt *a) {
+static void try_process(Attempt *a, const char *name) {
   struct sockaddr_un address;
+  u64 n = length(name);
   memset(&address, 0, sizeof address);
   address.sun_family = FAMILY_UNIX;
-  memcpy(address.sun_path + 1, AGENTS, sizeof AGENTS - 1);
+  memcpy(address.sun_path + 1, name, n);
   a->fd = (int)call(__NR_socket, FAMILY_UNIX, STREAM | O_CLOEXEC | O_NONBLOCK, 0, 0);
   if (a->fd < 0) return end(a, a->fd);
-  long failed = call(__NR_connect, a->fd, &address, sizeof address.sun_family + sizeof AGENTS, 0);
+  long failed = call(__NR_connect, a->fd, &address, sizeof address.sun_family + 1 + n, 0);
   if (failed < 0) return end(a, failed);
   hand_over(a);
 }
@@ -105,7 +107,7 @@ static void try_family(Attempt *a, u8 family) {
   succeed(a);
 }
 
-void begin_attempt(u32 id, u16 port) {
+void begin_attempt(u32 id, u16 port, u16 way) {
   Attempt *place = 0;
   int of_port = 0;
   for (int i = 0; i < ATTEMPTS; i++) {
@@ -114,7 +116,7 @@ void begin_attempt(u32 id, u16 port) {
   }
   if (!place || of_port == ATTEMPTS_OF_PORT) return answer_failed(id, -EAGAIN);
   *place = (Attempt){-1, id, port, 0, now() + LONGEST_NS};
-  if (port == 0) return try_process(place);
+  if (port == 0) return try_process(place, way == 1 ? HANDOVERS : AGENTS);
   try_family(place, 4);
 }
 

@@ -20,8 +20,8 @@ extern Attempt attempts[ATTEMPTS];
 
 void free_attempts(void);
 
-/* Opens a connection to 127.0.0.1, or to ::1 when nothing listens there. Port 0: to process 1. */
-void begin_attempt(u32 id, u16 port);
+/* Opens a connection to 127.0.0.1, or to ::1 when nothing listens there. Port 0: to process 1, by one of its ways. */
+void begin_attempt(u32 id, u16 port, u16 way);
 
 /* The kernel has decided. */
 void finish_attempt(Attempt *a);

@@ -9,7 +9,8 @@
  * their bytes.
  *
  * It ends with the process, with the service, and with its input. A request has eight bytes, little-endian: an id of
- * four, a port of two, and two zeros. Port 0 is process 1 of the sandbox, which starts an agent (../init/agents.h).
+ * four, a port of two, and a way of two. Port 0 is process 1 of the sandbox: by the way 0 it starts an agent
+ * (../init/agents.h), and by the way 1 it takes its command (../init/handover.h).
  */
 #include "../common/rights.h"
 #include "attempts.h"
@@ -38,7 +39,7 @@ static void read_requests(void) {
   u8 *at = bytes;
   for (; bytes + held - at >= REQUEST_BYTES; at += REQUEST_BYTES) {
     u32 id = (u32)at[0] | (u32)at[1] << 8 | (u32)at[2] << 16 | (u32)at[3] << 24;
-    begin_attempt(id, (u16)(at[4] | at[5] << 8));
+    begin_attempt(id, (u16)(at[4] | at[5] << 8), (u16)(at[6] | at[7] << 8));
   }
   held = bytes + held - at;
   move_down(bytes, at, (u64)held);

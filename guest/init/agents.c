@@ -1,52 +1,11 @@
 #include "agents.h"
 #include "../common/kernel.h"
+#include "service.h"
 #include <linux/fcntl.h>
-#include <linux/socket.h>
-#include <linux/un.h>
 
 #define AGENT "/.sandkeep/bin/agent"
-/* As in guest/connect. */
-#define NAME "sandkeep-agent"
-#define FAMILY_UNIX 1
-#define STREAM 1
-#define LEVEL_SOCKET 1
-#define PEER_CREDENTIALS 17
-#define PR_SET_DUMPABLE 4
-#define NONBLOCK 04000
-#define QUEUE 16
 #define ABOVE_STREAMS 3
 #define EXIT_NOT_RUNNABLE 126
-
-/* No header of the kernel has it for programs. */
-struct credentials {
-  int pid;
-  u32 user;
-  u32 group;
-};
-
-long listen_for_service(void) {
-  struct sockaddr_un address;
-  memset(&address, 0, sizeof address);
-  address.sun_family = FAMILY_UNIX;
-  memcpy(address.sun_path + 1, NAME, sizeof NAME - 1);
-  /* Root of the sandbox could take the listener, and pose as process 1. */
-  call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
-  long listener = call(__NR_socket, FAMILY_UNIX, STREAM | O_CLOEXEC | NONBLOCK, 0, 0);
-  if (listener < 0) return listener;
-  long failed = call(__NR_bind, listener, &address, sizeof address.sun_family + sizeof NAME, 0);
-  if (failed == 0) failed = call(__NR_listen, listener, QUEUE, 0, 0);
-  if (failed == 0) return listener;
-  call(__NR_close, listener, 0, 0, 0);
-  return failed;
-}
-
-/* The kernel numbers processes by namespace. One of the sandbox has a number here, and the service has none. */
-static int is_service(int connection) {
-  struct credentials peer;
-  int size = sizeof peer;
-  return call6(__NR_getsockopt, connection, LEVEL_SOCKET, PEER_CREDENTIALS, (long)&peer, (long)&size, 0) == 0 &&
-         peer.pid == 0;
-}
 
 static void run_agent(int connection, char **environment) {
   static char *arguments[] = {AGENT, 0};
@@ -73,7 +32,7 @@ int admit_agents(int listener, char **environment) {
     if (connection == -EINTR || connection == -ECONNABORTED) continue;
     if (connection < 0) {
       /* The connection stays in the queue, so process 1 would try again without end. */
-      refuse_agents(listener);
+      call(__NR_close, listener, 0, 0, 0);
       return -1;
     }
     if (is_service(connection) && call(__NR_clone, SIGCHLD, 0, 0, 0) == 0) run_agent(connection, environment);
@@ -81,5 +40,3 @@ int admit_agents(int listener, char **environment) {
   }
   return listener;
 }
-
-void refuse_agents(int listener) { call(__NR_close, listener, 0, 0, 0); }

@@ -2,7 +2,7 @@
  * Process 1 of every sandbox, and of its pause container, which owns the network namespace.
  *
  *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--host-name=NAME]
- *        [--append-path=DIRECTORY] [--record=HYPHENS] [--record-copy=N] [--workdir=DIRECTORY] [--agents]
+ *        [--append-path=DIRECTORY] [--record=HYPHENS] [--record-copy=N] [--workdir=DIRECTORY] [--agents] [--handover]
  *        [-- COMMAND [ARGUMENT...]]
  *   init --listen=PORT   only accepts TCP connections, for the probe of a network
  *   init --open=DIRECTORY...   prepares volumes before their first use, and exits
@@ -15,6 +15,7 @@
  * inherited descriptor N. With --await it starts COMMAND when FILE exists, with --host-name when the sandbox has that
  * name (host_name.h). --append-path adds a directory to PATH of COMMAND. --workdir makes and enters the working
  * directory of COMMAND (workdir.h). With --agents it starts an agent for each connection of the service (agents.h).
+ * With --handover it takes COMMAND from the service later (handover.h), and starts it as one of its arguments.
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that
@@ -25,10 +26,12 @@
 #include "../common/execute.h"
 #include "../common/oom.h"
 #include "agents.h"
+#include "handover.h"
 #include "host_name.h"
 #include "listen.h"
 #include "output.h"
 #include "record.h"
+#include "service.h"
 #include "volumes.h"
 #include "workdir.h"
 #include <linux/fcntl.h>
@@ -150,6 +153,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   const char *awaited = 0;
   const char *host_name = 0;
   int has_agents = 0;
+  int has_handover = 0;
   const char *directory = 0;
   char **command = 0;
   for (char **argument = argv + 1; argc > 1 && *argument; argument++) {
@@ -194,6 +198,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
       opened = 1;
     } else if (after(*argument, "--agents"))
       has_agents = 1;
+    else if (after(*argument, "--handover"))
+      has_handover = 1;
     else if (after(*argument, "--until-exit"))
       until_exit = 1;
     else if (after(*argument, "--check"))
@@ -220,8 +226,11 @@ __attribute__((used, noreturn)) void start(long *stack) {
      others. */
   call(__NR_openat, AT_FDCWD, (long)"/.sandkeep/bin/agent", O_RDONLY | O_CLOEXEC, 0);
 
-  /* A sandbox without this way is entered by the engine. */
-  int agents = has_agents ? listen_for_service() : -1;
+  /* The connections of the service. A sandbox without the first way is entered by the engine. The service finds out
+     about the second before it relies on it. */
+  struct ways ways = {-1, -1};
+  if (has_agents) ways.agents = listen_for_service(AGENTS);
+  if (has_handover) ways.handovers = listen_for_service(HANDOVERS);
 
   make_workdir();
 
@@ -229,9 +238,11 @@ __attribute__((used, noreturn)) void start(long *stack) {
   call(__NR_rt_sigprocmask, SIG_SETMASK, (long)&ALL, 0, sizeof ALL);
   int signals = call(__NR_signalfd4, -1, &ALL, sizeof ALL, O_CLOEXEC);
   /* A process of the sandbox could write to the engine by way of /proc/1/fd. */
-  for (int output = 1; !command && output <= STREAMS; output++) call(__NR_close, output, 0, 0, 0);
-  if (command) open_oom_counts();
+  int has_output = command || has_handover;
+  for (int output = 1; !has_output && output <= STREAMS; output++) call(__NR_close, output, 0, 0, 0);
+  if (has_output) open_oom_counts();
   int pending = command != 0;
+  char **environment_of_command = environment;
   long child = 0;
   int code = 0;
   int stopping = 0;
@@ -243,7 +254,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
         (!host_name || has_host_name(host_name))) {
       pending = 0;
       kills_before = oom_kills();
-      child = spawn(command, environment, rate, burst);
+      child = spawn(command, environment_of_command, rate, burst);
       if (child < 0) {
         code = refused(command[0], child);
         child = 0;
@@ -257,8 +268,15 @@ __attribute__((used, noreturn)) void start(long *stack) {
     if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || flushed >= FLUSH_LIMIT)) finish(until_exit ? code : 0);
     /* Interactive shells ignore SIGTERM. SIGHUP comes later, as it may kill a process that is handling SIGTERM. */
     if (flushed >= HANGUP_AFTER && !hung_up++) call(__NR_kill, -1, SIGHUP, 0, 0);
-    relay_output(signals, agents, flushing || pending);
-    if (agents >= 0 && !stopping) agents = admit_agents(agents, environment);
+    relay_output(signals, &ways, flushing || pending);
+    if (ways.agents >= 0) ways.agents = admit_agents(ways.agents, environment);
+    struct handover taken;
+    if (ways.handovers >= 0 && admit_handover(ways.handovers, environment, &taken)) {
+      command = taken.command;
+      environment_of_command = taken.environment;
+      until_exit = taken.until_exit;
+      pending = command != 0;
+    }
     long got = call(__NR_rt_sigtimedwait, &ALL, 0, &at_once, sizeof ALL);
 
     int status;
@@ -275,8 +293,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     int stops = got == SIGTERM && !stopping;
     if (stops) {
       stopping = 1;
-      if (agents >= 0) refuse_agents(agents);
-      agents = -1;
+      close_ways(&ways);
     }
     if (child && got > 0 && got != SIGCHLD)
       call(__NR_kill, child, got == SIGTERM ? stop_signal : got, 0, 0);

@@ -117,11 +117,13 @@ static long read_piece(struct relay *relay, u64 most) {
   return n;
 }
 
-void relay_output(int signals, int connections, int tick) {
+void relay_output(int signals, const struct ways *ways, int tick) {
   for (;;) {
     /* The kernel passes over a negative descriptor. */
-    struct pollfd polled[2 + STREAMS] = {{.fd = signals, .events = POLLIN}, {.fd = connections, .events = POLLIN}};
-    int count = 2;
+    struct pollfd polled[3 + STREAMS] = {{.fd = signals, .events = POLLIN},
+                                         {.fd = ways->agents, .events = POLLIN},
+                                         {.fd = ways->handovers, .events = POLLIN}};
+    int count = 3;
     int waits = tick || signals < 0;
     refill();
     for (struct relay *relay = relays; relay < relays + STREAMS; relay++) {
@@ -137,7 +139,7 @@ void relay_output(int signals, int connections, int tick) {
     if (ready > 0)
       for (struct relay *relay = relays; relay < relays + STREAMS; relay++)
         if (flush(relay) && relay->from > 0 && bucket.tokens > 0 && read_piece(relay, PIECE) > 0) flush(relay);
-    if (polled[0].revents || polled[1].revents || tick || signals < 0) return;
+    if (polled[0].revents || polled[1].revents || polled[2].revents || tick || signals < 0) return;
   }
 }
 

@@ -13,6 +13,7 @@
 #define SANDKEEP_OUTPUT_H
 
 #include "../protocol.h"
+#include "service.h"
 
 #define SECOND 1000000000L
 #define TICK (SECOND / 50)
@@ -42,8 +43,8 @@ long now(void);
    for a second. */
 long open_relays(int ends[STREAMS], long rate, long burst);
 
-/* Relays output until `signals` is readable, or one `tick` has passed. */
-void relay_output(int signals, int connections, int tick);
+/* Relays output until `signals` is readable, the service connects, or one `tick` has passed. */
+void relay_output(int signals, const struct ways *ways, int tick);
 
 /* Relays what the pipes hold, and not what processes that are left over still write. */
 void drain(void);

@@ -1,3 +1,6 @@
+import { DEFAULT_PATH } from '../guest/programs.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import { SCRIPTS_DIRECTORY } from './run-files.js';
 import { StartRefusedError, type Run } from './runtime.js';
 
 /**
@@ -23,4 +26,17 @@ export function environmentOf({
     return { key, value: values[key]! };
   });
   return [...variables, ...placeholders];
+}
+
+/** As `NAME=value`: the variables that a sandbox of a pool lacks. `own`: those that it has. */
+export function lateEnvironment(
+  { env, scripts }: Pick<RunSpec, 'env' | 'scripts'>,
+  own: readonly string[],
+): string[] {
+  const entries = env.map(({ key, value }) => `${key}=${value}`);
+  if (Object.keys(scripts).length === 0 || env.some(({ key }) => key === 'PATH')) return entries;
+  const path = own.find((entry) => entry.startsWith('PATH='))?.slice('PATH='.length) ?? DEFAULT_PATH;
+  // A container that was made anew has it.
+  if (path.split(':').includes(SCRIPTS_DIRECTORY)) return entries;
+  return [...entries, `PATH=${path}:${SCRIPTS_DIRECTORY}`];
 }

@@ -119,6 +119,10 @@ export class ReconnectingRuntime implements Runtime {
     return this.inner.start(run, signal);
   }
 
+  async handOver(run: Run, signal: AbortSignal): Promise<void> {
+    await this.inner.handOver?.(run, signal);
+  }
+
   async stop(sandboxId: string, graceMs: number): Promise<void> {
     return this.inner.stop(sandboxId, graceMs);
   }

@@ -18,7 +18,12 @@ export interface Run {
   capsGib?: ReadonlyMap<string, number>;
   /** The most runs that its organization may have at once. Null, default: any number. */
   mostRuns?: number | null;
+  /** It waits in a pool for a create, whose command it may get after its start. Default: false. */
+  isMember?: boolean;
 }
+
+/** The parts of a specification that a runtime can hand over to a sandbox that runs. `command`: with its entrypoint. */
+export type LatePart = 'command' | 'scripts' | 'workdir';
 
 /** The storage of volumes in an engine that keeps it. */
 export interface EngineVolumes {
@@ -52,6 +57,8 @@ export interface Holding {
   imageDigest?: string | undefined;
   /** While it starts: why the engine has no room for it, in its own words. */
   noRoom?: string | null;
+  /** The parts that this member of a pool takes from a create. Undefined: none. */
+  takes?: readonly LatePart[] | undefined;
   /** The engine keeps the record of the end until `dropRecord`. */
   keepsRecord?: boolean;
 }
@@ -174,6 +181,11 @@ export interface Runtime extends EngineAbilities {
   stop(sandboxId: string, graceMs: number): Promise<void>;
   /** Gives new secrets of the network to a sandbox that runs, if it does. Default: no engine has them. */
   changeSecrets?(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): Promise<void>;
+  /**
+   * Hands the late parts of the specification over to a sandbox that runs, and that was started as a member of a pool.
+   * Idempotent for each run: a command starts once. Default: no member takes any.
+   */
+  handOver?(run: Run, signal: AbortSignal): Promise<void>;
   /** The digest to which the tag of the image leads now. Undefined: it has no tag, or nobody tells. */
   latestDigest?(run: Run, signal: AbortSignal): Promise<string | undefined>;
   /** The end of this run is in the store, so the engine may forget it. */

@@ -70,7 +70,7 @@ export function encodeCommand(
   if (unknown) return refuse('resource_limit', EINVAL, `there is no limit "${unknown.resource}"`);
   if (limits.length > LIMIT.rlimits) return refuse('resource_limit', EINVAL, 'it has too many limits');
   // Without a user the agent keeps its own, which is that of the sandbox.
-  const [user, cwd] = [command.user ?? '', command.cwd ?? defaults.cwd];
+  const [user, cwd] = [command.user ?? '', command.cwd ?? command.defaultCwd ?? defaults.cwd];
   if ([...args, ...env, cwd, user].some((text) => text.includes('\0'))) {
     return refuse('bad_args', EINVAL, 'a NUL character is in its arguments');
   }
@@ -95,7 +95,7 @@ export function encodeCommand(
 
 /** Passes the frames of a command to its listener. The returned function tells whether a frame was the last one. */
 export function commandReceiver(
-  { args, cwd }: CommandSpec,
+  { args, cwd, defaultCwd }: CommandSpec,
   defaults: CommandDefaults,
   listener: CommandListener,
 ): (frame: Frame) => boolean {
@@ -106,7 +106,8 @@ export function commandReceiver(
     else if (type === ANSWER.inputFailed) listener.inputFailed(decode(LAYOUT.inputFailed, payload).errno);
     else if (type === ANSWER.exited)
       listener.exited(decode(LAYOUT.exited, payload).code & 0xff, wasOutOfMemory(payload));
-    else if (type === ANSWER.failed) listener.failed(failureOf(args[0], cwd ?? defaults.cwd, payload));
+    else if (type === ANSWER.failed)
+      listener.failed(failureOf(args[0], cwd ?? defaultCwd ?? defaults.cwd, payload));
     return type === ANSWER.exited || type === ANSWER.failed;
   };
 }

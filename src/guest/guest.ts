@@ -27,6 +27,8 @@ export interface CommandSpec {
   env: readonly string[];
   /** Null: the working directory of the sandbox. */
   cwd: string | null;
+  /** The working directory of the sandbox. Default: that of its container. */
+  defaultCwd?: string;
   /**
    * `name`, `uid`, `name:group` or `uid:gid`. Null: the user of the sandbox. Another one needs CAP_SETUID and
    * CAP_SETGID.

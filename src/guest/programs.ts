@@ -35,6 +35,7 @@ const MIB = 1024 * 1024;
 export const OUTPUT = { rate: MIB, burst: 8 * MIB };
 
 const WORKDIR_OPTION = '--workdir=';
+const HANDOVER_OPTION = '--handover';
 
 export interface InitOptions {
   command: readonly string[];
@@ -47,6 +48,8 @@ export interface InitOptions {
   hostName?: string | undefined;
   /** Process 1 starts agents for the service. */
   agents?: boolean;
+  /** Process 1 takes the command later, so this one is empty. */
+  takesHandover?: boolean;
   /** A directory at the end of PATH. */
   appendedPath?: string;
   /** Null: that of the image. */
@@ -84,9 +87,10 @@ export function initArguments(options: InitOptions): string[] {
     ...(workdir == null ? [] : [`${WORKDIR_OPTION}${workdir}`]),
     ...(options.agents === true ? ['--agents'] : []),
   ];
-  if (command.length === 0) return entered;
+  if (command.length === 0 && options.takesHandover !== true) return entered;
   return [
     ...entered,
+    ...(options.takesHandover === true ? [HANDOVER_OPTION] : []),
     ...(untilExit ? ['--until-exit'] : []),
     `--stop-signal=${stopSignal}`,
     `--output-rate=${output.rate}`,
@@ -100,14 +104,25 @@ export function initArguments(options: InitOptions): string[] {
   ];
 }
 
+/** Whether a process 1 with these arguments takes its command later. */
+export function takesHandover(args: readonly string[]): boolean {
+  return optionsIn(args).includes(HANDOVER_OPTION);
+}
+
 /**
  * The working directory that process 1 makes, from its arguments. Undefined: none, also of a sandbox of an earlier
  * release.
  */
 export function workdirOf(args: readonly string[]): string | undefined {
+  return optionsIn(args)
+    .find((arg) => arg.startsWith(WORKDIR_OPTION))
+    ?.slice(WORKDIR_OPTION.length);
+}
+
+/** The words of the command follow the options. */
+function optionsIn(args: readonly string[]): readonly string[] {
   const end = args.indexOf('--');
-  const own = end < 0 ? args : args.slice(0, end);
-  return own.find((arg) => arg.startsWith(WORKDIR_OPTION))?.slice(WORKDIR_OPTION.length);
+  return end < 0 ? args : args.slice(0, end);
 }
 
 /** Accepts `SIGQUIT`, `quit`, `3` and `RTMIN+3`. Default: SIGTERM. */

@@ -111,6 +111,12 @@ export const STEP = { fork: 1, pty: 2, limit: 3, user: 4, cwd: 5, exec: 6, argum
 /** Whether a command ran out of memory. */
 export const OOM = { no: 0, yes: 1, unknown: 2 } as const;
 
+/** Bits of `handover.flags`. */
+export const HANDOVER = { untilExit: 1 } as const;
+
+/** The one byte with which process 1 answers a handover. */
+export const REPLY = { taken: 1, hasOne: 2, bad: 3 } as const;
+
 /** Bits of `open.flags`. */
 export const OPEN = { read: 1, write: 2, append: 4, create: 8, truncate: 16, new: 32 } as const;
 
@@ -188,6 +194,8 @@ export const LIMIT = {
   path: 4_096,
   /** The room of the record that process 1 keeps in its argument `--record`. */
   record: 32,
+  /** The longest handover, without its size. */
+  handover: 262_144,
   /** The byte with which process 1 ends a part of a long line of the log. */
   cut: 0x1f,
   /** The bytes of a boot configuration. */
@@ -243,6 +251,14 @@ export const LAYOUT = {
   bootPatch: { operation: 'u8', flags: 'u8', mode: 'u32' },
   bootMount: { kind: 'u8', flags: 'u8' },
   bootNetwork: { mtu: 'u32' },
+  /** Before a handover, which has no frame. */
+  size: { bytes: 'u32' },
+  /**
+   * Then the working directory, the arguments, the environment, and for each script its name, layout `script` and its
+   * text. An empty working directory: that of process 1.
+   */
+  handover: { flags: 'u8', args: 'u16', env: 'u16', scripts: 'u16' },
+  script: { size: 'u32' },
 } as const satisfies Record<string, Layout>;
 
 /**

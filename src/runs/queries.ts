@@ -54,14 +54,25 @@ export async function takeOverRun(
   target: WriteTarget,
   orgId: string,
   id: string,
-  limits: Pick<NewRun, 'max_duration_secs' | 'idle_timeout_secs'>,
+  {
+    max_duration_secs,
+    idle_timeout_secs,
+    command,
+  }: Pick<NewRun, 'max_duration_secs' | 'idle_timeout_secs' | 'command'>,
 ): Promise<void> {
   await write(
     target,
-    (p) => `update runs set max_duration_secs = ${p(limits.max_duration_secs)},
-       idle_timeout_secs = ${p(limits.idle_timeout_secs)}, wanted_until = null
+    (
+      p,
+    ) => `update runs set max_duration_secs = ${p(max_duration_secs)}, idle_timeout_secs = ${p(idle_timeout_secs)},
+       command = ${p(command ?? null)}, wanted_until = null
      where org_id = ${p(orgId)} and id = ${p(id)}`,
   );
+}
+
+/** Process 1 of the run has the late parts of its specification. */
+export async function noteHandedOver(tx: Sql, orgId: string, id: string): Promise<void> {
+  await tx.query('update runs set handed_over = true where org_id = $1 and id = $2', [orgId, id]);
 }
 
 export async function everRan(sql: Sql, orgId: string, sandboxId: string): Promise<boolean> {

@@ -173,8 +173,10 @@ export interface SandboxPlace {
   status: string;
   worker_id: string | null;
   run_id: string | null;
-  /** The variables that its container lacks, as it was started for a pool. Null: it was not. */
-  late_env: { key: string; value: string }[] | null;
+  /** The parts of its specification that its container lacks, as it was started for a pool. Null: it was not. */
+  late: Pick<RunSpec, 'env' | 'scripts' | 'workdir'> | null;
+  /** Process 1 does not have these parts yet. */
+  lacks_parts: boolean;
 }
 
 export async function getWorkerOf(
@@ -185,7 +187,10 @@ export async function getWorkerOf(
   const { condition, values } = keyed(key);
   const { rows } = await sql.query<SandboxPlace & Record<string, unknown>>(
     `select s.id, s.name, s.status, s.worker_id, s.run_id,
-       case when s.pool_id is not null then s.run_spec -> 'env' end as late_env
+       case when s.pool_id is not null then json_build_object('env', s.run_spec -> 'env',
+         'scripts', s.run_spec -> 'scripts', 'workdir', s.run_spec -> 'workdir') end as late,
+       s.takes is not null and not exists (
+         select from runs r where r.org_id = s.org_id and r.id = s.run_id and r.handed_over) as lacks_parts
      from sandboxes s
      where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],

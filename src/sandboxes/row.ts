@@ -1,4 +1,5 @@
 import { Type, type Static } from 'typebox';
+import { isNarrowed, type Access } from '../access/access.js';
 import { DateTime, Field, Named, Nullable, PageOf, Uuid, Words } from '../http/schema.js';
 import {
   flag,
@@ -25,7 +26,7 @@ const SandboxSource = Named(
     }),
     pool: Field(
       Nullable(Type.String()),
-      'The pool with the image, of several the one that differs least. Null: the key of the create is limited to labels.',
+      'The pool with the image, of several the one that differs least. Null: the key of the request is limited to labels.',
     ),
     reason: Field(
       Nullable(Words(['differs', 'none_ready'])),
@@ -149,7 +150,19 @@ export function hasSpec(row: SandboxTextRow): boolean {
   return row.spec !== OMITTED;
 }
 
-/** The public view of a row. Other columns never leave the service. */
-export function presentSandbox(row: SandboxRow): SandboxResponse {
-  return SANDBOX.present(row);
+/** The public view of a row for a caller. Other columns never leave the service. */
+export function presentSandbox(row: SandboxRow, access: Pick<Access, 'labels'>): SandboxResponse {
+  return SANDBOX.present(isNarrowed(access) ? { ...row, source: startAlone(row.source) } : row);
+}
+
+/** The same as JSON text. */
+export function sandboxText(row: SandboxTextRow, access: Pick<Access, 'labels'>): string {
+  if (!isNarrowed(access) || row.source === null) return SANDBOX.json(row);
+  const source = startAlone(JSON.parse(String(row.source)) as SandboxSource);
+  return SANDBOX.json({ ...row, source: JSON.stringify(source) });
+}
+
+/** Pools belong to the whole organization, so a key that is narrowed to labels learns nothing of them. */
+function startAlone(source: SandboxSource | null): SandboxSource | null {
+  return source && { start: source.start, pool: null, reason: null, differs: [] };
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { containerOf, describeDocker, IMAGE } from '../support/docker.js';
+import { announceChange } from '../../src/db/changes.js';
+import { containerOf, describeDocker, docker, IMAGE } from '../support/docker.js';
 import { startInside, type Inside } from '../support/inside.js';
 import { until } from '../support/polling.js';
 import { imageOf, newLayer, serve } from '../support/pulled-images.js';
@@ -61,6 +62,94 @@ describeDocker('a pool of containers', () => {
     // A sandbox of its own runs no code of a caller before a create takes it.
     const { sandboxes: next } = await whenReady('own', 2);
     expect(next.map(({ id }: { id: string }) => id)).not.toContain(body.id);
+  });
+
+  const commandOf = async (id: string, isOver: (status: string) => boolean) =>
+    until(
+      async () => (await inside.client.get(`/v1/sandboxes/${id}`)).body,
+      ({ command }) => isOver(command.status),
+    );
+  const logOf = async (id: string) =>
+    String(await docker.getContainer((await containerOf(id))!.id).logs({ stdout: true, stderr: true }));
+  const again = async (id: string, action: 'start' | 'stop') =>
+    inside.client.post(`/v1/sandboxes/${id}/${action}`, undefined, {
+      wait_for: action === 'start' ? 'running' : 'stopped',
+    });
+
+  test('hands the command, the scripts and the working directory over, at each start', async () => {
+    const image = { type: 'oci', reference: IMAGE };
+    await put('own', { image, pull_policy: 'never', size: 2 });
+    await whenReady('own', 2);
+    const body = await create({
+      name: 'commanded',
+      image,
+      pull_policy: 'never',
+      env: [{ key: 'GREETING', value: 'hello' }],
+      runtime: {
+        cmd: ['-c', 'echo ran >> /starts; echo "$GREETING from $PWD"; greet; kill -9 $$'],
+        entrypoint: ['sh'],
+        workdir: '/made/for/it',
+        scripts: { greet: 'echo "a script says $GREETING"' },
+      },
+    });
+    expect([body.source.start, body.command.status]).toEqual(['warm', 'running']);
+    // A command of the caller waits for the scripts.
+    expect((await exec(body.id, 'pwd; greet')).stdout).toBe('/made/for/it\na script says hello\n');
+    const { command } = await commandOf(body.id, (status) => status !== 'running');
+    expect(command).toMatchObject({ status: 'killed', signal: 9, exit_code: 137 });
+    const log = await logOf(body.id);
+    for (const line of ['hello from /made/for/it', 'a script says hello', 'killed by signal 9'])
+      expect(log).toContain(line);
+    const { text: events } = await inside.client.get('/v1/events', {
+      resource_id: body.id,
+      event_type: 'sandbox_command_ended',
+    });
+    expect(JSON.parse(events).data).toHaveLength(1);
+    await again(body.id, 'stop');
+    const started = await again(body.id, 'start');
+    expect(started.body.command.status).toBe('running');
+    await commandOf(body.id, (status) => status !== 'running');
+    expect((await exec(body.id, 'cat /starts; pwd')).stdout).toBe('ran\nran\n/made/for/it\n');
+  });
+
+  test('ends a sandbox with its command', async () => {
+    const image = { type: 'oci', reference: IMAGE };
+    await whenReady('own', 2);
+    const body = await create({
+      name: 'ending',
+      image,
+      pull_policy: 'never',
+      lifecycle: { ends_with_command: true },
+      runtime: { cmd: ['sh', '-c', 'echo last words; exit 7'] },
+    });
+    expect(body.source.start).toBe('warm');
+    const { status, stop_reason, command } = await commandOf(body.id, (found) => found !== 'running');
+    expect([status, stop_reason, command.exit_code]).toEqual(['failed', 'command', 7]);
+    expect(await logOf(body.id)).toContain('last words');
+  });
+
+  test('starts a command once when it is handed over again', async () => {
+    const image = { type: 'oci', reference: IMAGE };
+    await whenReady('own', 2);
+    const cmd = ['sh', '-c', 'echo ran >> /starts; exec sleep 600'];
+    const body = await create({ name: 'once', image, pull_policy: 'never', runtime: { cmd } });
+    expect(body.source.start).toBe('warm');
+    const { pool } = inside.service.ctx;
+    const handedOver = async () => {
+      const { rows } = await pool.query<{ done: boolean }>(
+        'select handed_over as done from runs where sandbox_id = $1',
+        [body.id],
+      );
+      return rows[0]!.done;
+    };
+    await until(handedOver, (done) => done);
+    // As after a kill of the service between the answer of process 1 and the note in the store.
+    for (let round = 0; round < 3; round += 1) {
+      await pool.query('update runs set handed_over = false where sandbox_id = $1', [body.id]);
+      await announceChange(pool, body.id);
+      await until(handedOver, (done) => done);
+    }
+    expect((await exec(body.id, 'cat /starts')).stdout).toBe('ran\n');
   });
 
   test('has members of one image, the one to which its tag leads', async () => {

@@ -12,7 +12,14 @@ const EVICTED = { reason: 'evicted', message: 'its disk was full' } as const;
 describe('the reconciler', () => {
   test('records the end of a run whose start only the store has', () => {
     const holds = { ...holding('current', 'prepared'), failure: EVICTED };
-    const wanted = { removed: false, runId: 'current', runOpen: true, placed: true, quiet: false };
+    const wanted = {
+      removed: false,
+      runId: 'current',
+      runOpen: true,
+      placed: true,
+      quiet: false,
+      lacksParts: false,
+    };
     expect(decide({ ...wanted, status: 'running', runStarted: true }, holds)).toBe('record_exit');
     expect(decide({ ...wanted, status: 'stopping', runStarted: true }, holds)).toBe('record_exit');
     expect(decide({ ...wanted, status: 'starting', runStarted: false }, holds)).toBe('start');
@@ -28,8 +35,8 @@ describe('the reconciler', () => {
           ...(state === 'prepared' ? [{ ...holding('current', state), failure: EVICTED }] : []),
         ],
   );
-  const run = { runId: 'current', runOpen: true };
-  const wants = STATUSES.flatMap((status): Wanted[] =>
+  const run = { runId: 'current', runOpen: true, lacksParts: false };
+  const settled = STATUSES.flatMap((status): Wanted[] =>
     [false, true].flatMap((removed): Wanted[] =>
       // A run is open exactly in these statuses. A run with a recorded start is never `starting`.
       status === 'created' || status === 'stopped' || status === 'failed'
@@ -42,6 +49,7 @@ describe('the reconciler', () => {
               runOpen: false,
               placed: status !== 'created',
               quiet: true,
+              lacksParts: false,
             },
           ]
         : [
@@ -56,6 +64,8 @@ describe('the reconciler', () => {
           ],
     ),
   );
+
+  const wants = settled.flatMap((wanted) => [wanted, { ...wanted, lacksParts: wanted.runOpen }]);
 
   /** The runtime holds nothing of a run without a worker. */
   const possible = ({ placed }: Wanted, holds: Holding | undefined) => placed || holds?.runId !== 'current';
@@ -74,6 +84,7 @@ describe('the reconciler', () => {
     } else {
       expect(decide(wanted, holds)).toBe('nothing');
       expect(holds?.state === 'running').toBe(wanted.status === 'running');
+      if (wanted.status === 'running') expect(wanted.lacksParts).toBe(false);
     }
     const waits = wanted.status === 'starting' && !wanted.placed;
     expect(wanted.runOpen).toBe((wanted.status === 'running' || waits) && !wanted.removed);
@@ -105,6 +116,8 @@ describe('the reconciler', () => {
         return { ...world, holds: undefined };
       case 'record_started':
         return { ...world, wanted: { ...wanted, status: 'running', runStarted: true } };
+      case 'hand_over':
+        return { ...world, wanted: { ...wanted, lacksParts: false } };
       case 'record_destroyed':
         return { ...world, destroyed: true };
       case 'record_exit':

@@ -13,7 +13,15 @@ const row = (sandboxId: string, more: Partial<ReconcileRow> = {}): ReconcileRow 
   maxDurationSecs: null,
   idleTimeoutSecs: null,
   commandRuns: false,
-  wanted: { status: 'running', removed: false, runId: 'r', runStarted: true, runOpen: true, placed: true },
+  wanted: {
+    status: 'running',
+    removed: false,
+    runId: 'r',
+    runStarted: true,
+    runOpen: true,
+    placed: true,
+    lacksParts: false,
+  },
   ...more,
 });
 const ids = (scope: PassScope) => [...(scope.next(true) ?? ['all'])];

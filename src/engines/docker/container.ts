@@ -23,10 +23,15 @@ export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
 /** The run that the container was created for. */
 export const RUN_LABEL = 'dev.sandkeep.run';
 export const IMAGE_LABEL = 'dev.sandkeep.image';
+/** Of the image of a member of a pool, as JSON: the container has process 1 in its place. */
+export const ENTRYPOINT_LABEL = 'dev.sandkeep.entrypoint';
 /** Other programs on the machine react to labels, and must not obey those of a tenant. */
 const USER_LABEL = 'dev.sandkeep.label.';
 
 const MIB = 1024 * 1024;
+/** The scripts of a specification are shorter. */
+const LATE_SCRIPTS = 'rw,exec,nosuid,nodev,mode=1777,size=4m';
+const LONGEST_ENTRYPOINT = 16 * 1024;
 export const LOG_LIMITS = { 'max-size': '10m', 'max-file': '2' };
 
 /**
@@ -42,10 +47,11 @@ const OOM_SCORE = 900;
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'KILL', 'SETGID', 'SETUID'];
 
 export function containerLabels(
-  { orgId, sandboxId, runId, spec }: Run,
-  { labels, digest }: EngineImage,
+  run: Run,
+  { labels, digest, entrypoint }: EngineImage,
   instanceId: string,
 ): Record<string, string> {
+  const { orgId, sandboxId, runId, spec } = run;
   return {
     // The container would have those of its image.
     ...Object.fromEntries(labels.map((name) => [name, ''])),
@@ -55,6 +61,7 @@ export function containerLabels(
     [SANDBOX_LABEL]: sandboxId,
     [RUN_LABEL]: runId,
     [IMAGE_LABEL]: digest,
+    ...(takesLateCommand(run, { entrypoint }) ? { [ENTRYPOINT_LABEL]: JSON.stringify(entrypoint) } : {}),
   };
 }
 
@@ -85,6 +92,7 @@ export function containerOptions(
 ): ContainerCreateOptions {
   const { sandboxId, spec } = run;
   const millis = cpuMillis(spec.vcpus, sharedCpuMillis);
+  const takesHandover = takesLateCommand(run, image);
   return {
     // Its tag could lead to another image by now.
     Image: image.id,
@@ -99,6 +107,7 @@ export function containerOptions(
       workdir: spec.workdir,
       hostName,
       agents: true,
+      takesHandover,
     }),
     // Process 1 translates SIGTERM into the stop signal of the image.
     StopSignal: 'SIGTERM',
@@ -129,7 +138,11 @@ export function containerOptions(
       SecurityOpt: ['no-new-privileges'],
       NetworkMode: network,
       Ulimits: spec.rlimits.map(ulimitOf),
-      Tmpfs: tmpfsOf(spec),
+      Tmpfs: {
+        ...tmpfsOf(spec),
+        // Process 1 writes the scripts there, as the user of the image. The mount around it is read-only.
+        ...(takesHandover && hasGuestFiles(binds) ? { [SCRIPTS_DIRECTORY]: LATE_SCRIPTS } : {}),
+      },
       // With `ReadOnly` the engine would replace the mount flags of the source.
       Mounts: [
         ...(hasGuestFiles(binds) ? [] : [init.mount]),
@@ -155,6 +168,15 @@ export function hasGuestFiles(binds: readonly Bind[]): boolean {
   return binds.some(({ target }) => target === GUEST_DIRECTORY);
 }
 
+/** An image may have any entrypoint. This one must fit into a handover, beside the specification. */
+function takesLateCommand(
+  { isMember = false }: Run,
+  { entrypoint }: Pick<EngineImage, 'entrypoint'>,
+): boolean {
+  const length = entrypoint.reduce((sum, word) => sum + word.length + 1, 0);
+  return isMember && length <= LONGEST_ENTRYPOINT && !entrypoint.some((word) => word.includes('\0'));
+}
+
 function envOf(run: Run, { path, variables }: EngineImage): string[] {
   const { env, scripts } = run.spec;
   const taken = [...variables, ...env.map(({ key }) => key)];
@@ -167,7 +189,10 @@ function envOf(run: Run, { path, variables }: EngineImage): string[] {
 }
 
 /** An image's own command is not launched: it is the default of an exec. */
-function commandOf({ cmd, entrypoint }: RunSpec, image: EngineImage): string[] {
+export function commandOf(
+  { cmd, entrypoint }: Pick<RunSpec, 'cmd' | 'entrypoint'>,
+  image: Pick<EngineImage, 'entrypoint'>,
+): string[] {
   if (cmd === null || cmd.length === 0) return [];
   return [...(entrypoint ?? image.entrypoint), ...cmd];
 }

@@ -30,7 +30,7 @@ async function askProcess(
 ): Promise<GuestAgent | undefined> {
   const sandboxId = Config.Labels[SANDBOX_LABEL];
   if (sandboxId === undefined || !State.Running) return undefined;
-  const connection = await ports.connectProcess(sandboxId, { containerId: Id, pid: State.Pid });
+  const connection = await ports.connectProcess(sandboxId, { containerId: Id, pid: State.Pid }, 'agent');
   if (!connection) return undefined;
   const agent = new GuestAgent(connection, agentOptions(Config));
   const late = setTimeout(() => agent.close(), LONGEST_WAIT_MS);

@@ -38,6 +38,7 @@ import { SandboxNetworks } from './network/sandbox-networks.js';
 import { DirectPorts } from './ports/direct-ports.js';
 import type { ContainerProcess } from './container-namespace.js';
 import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
+import { Handovers } from './handovers.js';
 import { ContainerStarts } from './start-container.js';
 import { findContainer, type DockerOptions, type DockerParts } from './parts.js';
 
@@ -57,6 +58,7 @@ export class DockerRuntime implements Runtime {
   private readonly guests: DockerGuests;
   /** Undefined: the containers have kernels of their own. */
   private readonly ports: DirectPorts | undefined;
+  private readonly handovers: Handovers | undefined;
   private readonly starts: ContainerStarts;
   private readonly measuring = new Map<string, Promise<number | undefined>>();
 
@@ -72,6 +74,7 @@ export class DockerRuntime implements Runtime {
     if (parts.sharesKernel) {
       const find = async (sandboxId: string) => this.findProcess(sandboxId);
       this.ports = new DirectPorts({ instanceId: parts.instanceId, find });
+      this.handovers = new Handovers(parts, this.ports);
     }
     this.guests = new DockerGuests(untimed, this.ports, containerd);
     this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
@@ -146,6 +149,13 @@ export class DockerRuntime implements Runtime {
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
     await this.starts.start(run, signal);
+    if (run.isMember === true && !signal.aborted) await this.handovers?.prove(run.sandboxId);
+  }
+
+  async handOver(run: Run, signal: AbortSignal): Promise<void> {
+    // Process 1 of a cold start waits for the name, too.
+    await this.starts.named(run.sandboxId);
+    await this.handovers?.handOver(run, signal);
   }
 
   async changeSecrets(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): Promise<void> {
@@ -168,6 +178,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async destroy(sandboxId: string): Promise<void> {
+    this.handovers?.forget(sandboxId);
     const unclaim = await this.parts.networks.claim(sandboxId);
     try {
       const found = await findContainer(this.parts, sandboxId);
@@ -189,9 +200,10 @@ export class DockerRuntime implements Runtime {
     });
     this.parts.networks.repair(containers);
     this.parts.calls.keepOnly(new Set(containers.map(({ Labels }) => Labels[SANDBOX_LABEL] ?? '')));
-    return this.inspections.list(
+    const holdings = await this.inspections.list(
       containers.filter((container) => !isPauseContainer(container) && !isGatewayHolder(container)),
     );
+    return holdings.map((holding) => ({ ...holding, takes: this.handovers?.takes(holding.sandboxId) }));
   }
 
   unanswered(): Map<string, Unanswered> {

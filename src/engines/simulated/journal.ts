@@ -7,7 +7,10 @@ import { parseJson } from '../../lib/json.js';
 
 const { O_APPEND, O_WRONLY } = constants;
 
-type Entry = Holding | { sandboxId: string; removed: true };
+/** `hasHandover`: it has the late parts of its specification. */
+export type SimulatedHolding = Holding & { hasHandover?: boolean };
+
+type Entry = SimulatedHolding | { sandboxId: string; removed: true };
 
 /**
  * One holding, or its removal, on each line. The file with the highest number counts. A takeover writes the next file,
@@ -21,7 +24,7 @@ export class SimulatedJournal {
     directory: string,
     term: { readonly valid: boolean },
     keepsAll: boolean,
-  ): Promise<{ journal: SimulatedJournal; holdings: Map<string, Holding> }> {
+  ): Promise<{ journal: SimulatedJournal; holdings: Map<string, SimulatedHolding> }> {
     const before = await readdir(directory);
     // A successor creates its file after this lease, so `before` cannot contain it.
     if (!term.valid) throw new Error('the lease on the simulated engine has ended');
@@ -73,8 +76,8 @@ function numberOf(name: string): number {
   return found ? Number(found[1] ?? 0) : -1;
 }
 
-function replay(text: string): Map<string, Holding> {
-  const holdings = new Map<string, Holding>();
+function replay(text: string): Map<string, SimulatedHolding> {
+  const holdings = new Map<string, SimulatedHolding>();
   for (const line of text.split('\n')) {
     const entry = parseLine(line);
     if (!entry) continue;

@@ -14,6 +14,7 @@ import {
   type Activity,
   type Capacity,
   type Holding,
+  type LatePart,
   type LogChunk,
   type LogQuery,
   type Run,
@@ -21,7 +22,7 @@ import {
 } from '../../engine/runtime.js';
 import { CAPABILITIES } from '../../spec/capabilities.js';
 import { nanosOf } from '../../engine/log-times.js';
-import { SimulatedJournal } from './journal.js';
+import { SimulatedJournal, type SimulatedHolding } from './journal.js';
 
 export interface SimulatedOptions {
   startMs?: number;
@@ -35,6 +36,7 @@ export interface SimulatedOptions {
 
 const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, diskMib: null };
 
+const LATE_PARTS: readonly LatePart[] = ['command', 'scripts', 'workdir'];
 const SYSTEM_TEXT = 'this sandbox is simulated: nothing runs in it, so it writes nothing\n';
 
 /** Keeps the records and times of sandboxes, but runs no processes. */
@@ -48,7 +50,7 @@ export class SimulatedRuntime implements Runtime {
   readonly engineId: string;
   readonly capacity: Capacity;
 
-  private holdings = new Map<string, Holding>();
+  private holdings = new Map<string, SimulatedHolding>();
   private readonly cpuMicros = new Map<string, number>();
   private readonly commandEnds = new Map<string, CommandEnd>();
   private readonly changes = new EventEmitter().setMaxListeners(0);
@@ -87,7 +89,16 @@ export class SimulatedRuntime implements Runtime {
     const failure = this.options.failStart?.(run);
     if (failure !== undefined) throw new StartRefusedError(failure);
     this.commandEnds.delete(run.sandboxId);
-    this.put({ ...ids, state: 'running', startedAt: now(), finishedAt: null, exit: null });
+    const takes = run.isMember === true ? LATE_PARTS : undefined;
+    this.put({ ...ids, state: 'running', startedAt: now(), finishedAt: null, exit: null, takes });
+  }
+
+  /** As process 1, which takes one handover in its life. */
+  async handOver({ sandboxId, runId }: Run): Promise<void> {
+    const held = this.holdings.get(sandboxId);
+    if (held?.state !== 'running' || held.runId !== runId) throw new Error('the sandbox does not run');
+    if (!held.hasHandover) this.put({ ...held, hasHandover: true });
+    return Promise.resolve();
   }
 
   async stop(sandboxId: string): Promise<void> {
@@ -185,7 +196,7 @@ export class SimulatedRuntime implements Runtime {
     this.put({ ...held, state: 'exited', finishedAt: at, exit: { code, outOfMemory: false } });
   }
 
-  private put(holding: Holding): void {
+  private put(holding: SimulatedHolding): void {
     this.record(holding);
     this.holdings.set(holding.sandboxId, holding);
     this.changes.emit('change');

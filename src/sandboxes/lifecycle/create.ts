@@ -17,7 +17,7 @@ import { volumesOf } from '../admission/mount-volumes.js';
 import { makeSlug } from '../admission/make-slug.js';
 import { nextRunOf } from './next-run.js';
 import { insertLabels, insertMounted, insertSandbox } from '../queries.js';
-import { findReady, NOT_ASKED, shownSource, takeReady } from '../pools/take.js';
+import { findReady, NOT_ASKED, takeReady } from '../pools/take.js';
 import { refuseTaken } from './refusals.js';
 import { insertPublished } from '../published-ports/queries.js';
 import { checkPublished, takePorts, withPorts } from '../published-ports/take.js';
@@ -111,7 +111,7 @@ async function insert(
     created_at: at,
     spec,
     runtime: ctx.runtime.name,
-    source: shownSource(caller, found.source),
+    source: found.source,
   } as const;
   await recordEvent(batch, {
     orgId,
@@ -142,5 +142,5 @@ async function insert(
   await insertMounted(batch, orgId, id, [...volumes.named.values()]);
   await insertPublished(batch, orgId, id, ports);
   if (start) await announceChange(batch, id);
-  return presentSandbox(row);
+  return presentSandbox(row, caller.access);
 }

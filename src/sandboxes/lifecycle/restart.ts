@@ -33,7 +33,7 @@ export async function restartSandbox(
     const outcome = TRANSITIONS[sandbox.status].restart;
     if (outcome === 'same') {
       await extendWanted(batch, orgId, sandbox.id, null);
-      return presentSandbox(sandbox);
+      return presentSandbox(sandbox, caller.access);
     }
     if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox);
     const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
@@ -44,12 +44,12 @@ export async function restartSandbox(
     checkSize(limits, runSpec);
     const next = nextRunOf(runSpec, limits, actor);
     if (outcome === 'stopping') {
-      return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next));
+      return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next), caller.access);
     }
     const admitted = await beginRun(batch, sandbox, next, at);
     await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted }, at);
     await announceChange(batch, sandbox.id);
-    return presentSandbox({ ...sandbox, ...admitted });
+    return presentSandbox({ ...sandbox, ...admitted }, caller.access);
   });
 }
 
@@ -62,7 +62,7 @@ export async function queueRun(
   sandbox: LockedSandbox,
   cause?: RunCause,
 ): Promise<SandboxResponse> {
-  if (sandbox.next_run !== null) return presentSandbox(sandbox);
+  if (sandbox.next_run !== null) return presentSandbox(sandbox, caller.access);
   const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
   const { org_id: orgId, id, name, run_id, status } = sandbox;
   const at = ctx.now();
@@ -87,5 +87,5 @@ export async function queueRun(
   });
   await updateSandboxRow(batch, orgId, id, { next_run: next }, at);
   await announceChange(batch, id);
-  return presentSandbox(sandbox);
+  return presentSandbox(sandbox, caller.access);
 }

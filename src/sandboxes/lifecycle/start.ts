@@ -37,9 +37,9 @@ export async function startSandbox(
     if (outcome === 'refused') refuseTransition(sandbox.status, 'start');
     if (outcome === 'same') {
       await extendWanted(batch, orgId, sandbox.id, wantedUntil);
-      return presentSandbox(sandbox);
+      return presentSandbox(sandbox, caller.access);
     }
-    return presentSandbox(await admitStart(ctx, tx, batch, { caller, sandbox, wantedUntil }));
+    return presentSandbox(await admitStart(ctx, tx, batch, { caller, sandbox, wantedUntil }), caller.access);
   });
 }
 

@@ -23,9 +23,9 @@ export async function stopSandbox(ctx: Context, caller: Writer, key: SandboxKey)
     const outcome = TRANSITIONS[sandbox.status].stop;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'stop');
     const isFollowed = sandbox.status === 'stopping' && sandbox.next_run !== null;
-    if (outcome === 'same' && !isFollowed) return presentSandbox(sandbox);
+    if (outcome === 'same' && !isFollowed) return presentSandbox(sandbox, caller.access);
     refuseForeign(sandbox, 'stop', ctx.runtime.name);
-    return presentSandbox(await requestStop(batch, sandbox, actor, 'requested', ctx.now()));
+    return presentSandbox(await requestStop(batch, sandbox, actor, 'requested', ctx.now()), caller.access);
   });
 }
 

@@ -48,7 +48,7 @@ export async function updateSandbox(
       const relabelled = await relabel(tx, caller, renamed ?? sandbox, labels, at);
       const row = relabelled ?? renamed;
       if (row) await announceChange(batch, sandbox.id);
-      return presentSandbox(row ?? sandbox);
+      return presentSandbox(row ?? sandbox, caller.access);
     });
   } catch (error) {
     refuseTaken(violatedConstraint(error), request);

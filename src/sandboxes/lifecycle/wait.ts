@@ -103,7 +103,7 @@ async function endWait(
   }
   await giveUpStart(ctx, { orgId, sandboxId: answer.id, requiredLabels: access.labels });
   const row = await getSandbox(ctx.pool, orgId, { id: answer.id, requiredLabels: access.labels });
-  return row ? presentSandbox(row) : answer;
+  return row ? presentSandbox(row, access) : answer;
 }
 
 /** The sandbox of an earlier answer may have lost the labels of the key since. The lock keeps those that it has. */
@@ -153,7 +153,7 @@ async function wait(
       }
       const pending =
         wait_for === 'stopped' ? row.status === 'stopping' : row.status === 'starting' || row.will_start;
-      latest = presentSandbox(row);
+      latest = presentSandbox(row, access);
       if (!pending || ends.aborted) return { answer: latest, pending };
       if (unseen) continue;
       await new Promise<void>((resolve) => {

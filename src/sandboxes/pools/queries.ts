@@ -1,5 +1,6 @@
 import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
+import type { LatePart } from '../../engine/runtime.js';
 import { stringifyExact } from '../../lib/exact-json.js';
 import type { Instant } from '../../lib/instant.js';
 import type { RunSpec } from '../../spec/run-spec.js';
@@ -250,28 +251,48 @@ export async function poolsWithImage(
 
 export type ReadySandbox = LockedSandbox & { run_id: string; started_at: Instant };
 
+/** A ready sandbox, whose worker has a live process, which has seen it running. */
+const IS_READY = `s.org_id = $1 and s.pool_id = $2 and s.removed_at is null and s.warm and s.status = 'running'
+         and s.started_at is not null and s.run_id is not null
+         and exists (select from pools p where p.org_id = s.org_id and p.id = s.pool_id and p.removed_at is null and ${IS_CURRENT})
+         and not ${ENDS_SOON}
+         and is_worker_live(s.worker_id, $3)`;
+
 /**
- * Locks a ready sandbox of the pool, the one that has run the longest. Concurrent creates skip the locked ones, so none
- * is taken twice. Its worker has a live process, which has seen it running.
+ * Locks a ready sandbox of the pool that takes these parts, the one that has run the longest. Concurrent creates skip
+ * the locked ones, so none is taken twice.
  */
 export async function lockReady(
   tx: Sql,
   orgId: string,
   poolId: string,
+  parts: readonly LatePart[],
   at: Instant,
 ): Promise<ReadySandbox | undefined> {
   const { rows } = await tx.query<UnparsedRow<LockedSandbox>>(
     prepared(
       `select ${LOCKED_COLUMNS} from sandboxes s
-       where s.org_id = $1 and s.pool_id = $2 and s.removed_at is null and s.warm and s.status = 'running'
-         and s.started_at is not null and s.run_id is not null
-         and exists (select from pools p where p.org_id = s.org_id and p.id = s.pool_id and p.removed_at is null and ${IS_CURRENT})
-         and not ${ENDS_SOON}
-         and is_worker_live(s.worker_id, $3)
+       where ${IS_READY} and coalesce(s.takes, '{}') @> $4::text[]
        order by s.started_at limit 1
        for update of s skip locked`,
-      [orgId, poolId, at],
+      [orgId, poolId, at, parts],
     ),
   );
   return rows[0] && (withSpecs<LockedSandbox>(rows[0]) as ReadySandbox);
+}
+
+/** The parts that a ready sandbox of the pool takes, of several the one that takes the most. Undefined: none is ready. */
+export async function readyParts(
+  tx: Sql,
+  orgId: string,
+  poolId: string,
+  at: Instant,
+): Promise<string[] | undefined> {
+  const { rows } = await tx.query<{ takes: string[] }>(
+    `select coalesce(s.takes, '{}') as takes from sandboxes s
+     where ${IS_READY}
+     order by cardinality(coalesce(s.takes, '{}')) desc limit 1`,
+    [orgId, poolId, at],
+  );
+  return rows[0]?.takes;
 }

@@ -1,7 +1,7 @@
-import { isNarrowed } from '../../access/access.js';
 import type { Caller } from '../../access/caller.js';
 import { recordEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
+import type { LatePart } from '../../engine/runtime.js';
 import { announceChange } from '../../db/changes.js';
 import type { Sql } from '../../db/pool.js';
 import type { WriteBatch } from '../../db/write-batch.js';
@@ -9,33 +9,29 @@ import { stringifyExact } from '../../lib/exact-json.js';
 import { microsOf, shortInstant, type Instant } from '../../lib/instant.js';
 import { getLimits } from '../../quotas/queries.js';
 import { reserve } from '../../quotas/reserve.js';
-import { checkSize, effectiveDuration } from '../../quotas/size-limits.js';
+import { checkSize } from '../../quotas/size-limits.js';
 import { takeOverRun } from '../../runs/queries.js';
 import type { MountVolumes, RunSpec } from '../../spec/run-spec.js';
 import { SPECIFICATION, type CreateSandboxRequest, type SandboxSpec } from '../../spec/specification.js';
 import { encodeSpec, SPEC_FORMAT } from '../../spec/text.js';
 import { withDisk } from '../admission/disk-size.js';
+import { nextRunOf } from '../lifecycle/next-run.js';
 import { insertLabels } from '../queries.js';
+import { RUNNING_COMMAND } from '../reconcile/command-state.js';
 import { presentSandbox, type SandboxResponse, type SandboxSource } from '../row.js';
-import { lockReady, poolsWithImage, type ReadySandbox } from './queries.js';
-import { differences } from './template.js';
+import { lockReady, poolsWithImage, readyParts, type ReadySandbox } from './queries.js';
+import { differenceOf } from './template.js';
 
 type Request = CreateSandboxRequest & { slug: string };
 
 /** `source` null: no pool has the image. */
 export interface Found {
-  ready?: { sandbox: ReadySandbox; runSpec: RunSpec; spec: SandboxSpec };
+  /** `parts`: those that the sandbox gets at each start. */
+  ready?: { sandbox: ReadySandbox; runSpec: RunSpec; spec: SandboxSpec; parts: LatePart[] };
   source: SandboxSource | null;
 }
 
 export const NOT_ASKED: Found = { source: null };
-
-/** Pools belong to the whole organization, so a key that is limited to labels learns nothing of them. */
-export function shownSource({ access }: Caller, source: SandboxSource | null): SandboxSource | null {
-  return source && isNarrowed(access)
-    ? { start: source.start, pool: null, reason: null, differs: [] }
-    : source;
-}
 
 /** Locks a ready sandbox that can be given to the create, or says why there is none. */
 export async function findReady(
@@ -50,26 +46,32 @@ export async function findReady(
   const limits = await getLimits(tx, orgId);
   if (!limits) return NOT_ASKED;
   const { runSpec, spec } = SPECIFICATION.resolve(withDisk(request, limits, ctx.runtime), volumes);
-  const compared = pools.map((pool) => ({ ...pool, differs: differences(runSpec, pool.run_spec) }));
+  const compared = pools.map((pool) => ({ ...pool, ...differenceOf(runSpec, pool.run_spec) }));
   // Its credentials are for a pull, which a pool makes without.
   if (SPECIFICATION.secretsOf(request).registry !== null) {
-    for (const { differs } of compared) differs.push('registry');
+    for (const { fields } of compared) fields.push('registry');
   }
-  const fitting = compared.filter(({ differs }) => differs.length === 0);
+  const fitting = compared.filter(({ fields }) => fields.length === 0);
   const [first] = fitting;
   if (!first) {
-    const { name: pool, differs } = compared.reduce((least, one) =>
-      one.differs.length < least.differs.length ? one : least,
+    const { name: pool, fields: differs } = compared.reduce((least, one) =>
+      one.fields.length < least.fields.length ? one : least,
     );
     return { source: { start: 'cold', pool, reason: 'differs', differs } };
   }
-  for (const { id, name: pool } of fitting) {
-    const sandbox = await lockReady(tx, orgId, id, ctx.now());
+  const at = ctx.now();
+  for (const { id, name: pool, late } of fitting) {
+    const parts = [...new Set(late.map(({ part }) => part))].toSorted();
+    const sandbox = await lockReady(tx, orgId, id, parts, at);
     if (!sandbox) continue;
     const source = { start: 'warm', pool, reason: null, differs: [] } as const;
-    return { ready: { sandbox, runSpec, spec }, source: { ...source, differs: [] } };
+    return { ready: { sandbox, runSpec, spec, parts }, source: { ...source, differs: [] } };
   }
-  return { source: { start: 'cold', pool: first.name, reason: 'none_ready', differs: [] } };
+  const ready = await readyParts(tx, orgId, first.id, at);
+  const lacking = first.late.filter(({ part }) => ready && !ready.includes(part));
+  const differs = [...new Set(lacking.map(({ field }) => field))].toSorted();
+  const reason = differs.length > 0 ? 'differs' : 'none_ready';
+  return { source: { start: 'cold', pool: first.name, reason, differs } };
 }
 
 /**
@@ -84,7 +86,7 @@ export async function takeReady(
   { name, slug, lifecycle }: Request,
   { ready, source }: Found,
 ): Promise<SandboxResponse> {
-  const { sandbox: member, runSpec, spec } = ready!;
+  const { sandbox: member, runSpec, spec, parts } = ready!;
   const { orgId, actor } = caller;
   const { id, run_id, started_at } = member;
   const at = ctx.now();
@@ -93,13 +95,27 @@ export async function takeReady(
   const start = { ephemeral, at, isCounted: ephemeral === member.ephemeral };
   const limits = await reserve(ctx, tx, caller, { start });
   checkSize(limits, runSpec);
-  const shown = shownSource(caller, source);
-  const row = { ...member, name, slug, ephemeral, created_at: at, spec, source: shown };
+  const { command, max_duration_secs } = nextRunOf(runSpec, limits, actor);
+  // Its end is looked for from now on, also before the reconciler has handed it over.
+  const state = command ? RUNNING_COMMAND : null;
+  const row = { ...member, name, slug, ephemeral, created_at: at, spec, source, command: state };
   await tx.query(
     `update sandboxes set name = $3, slug = $4, ephemeral = $5, created_at = $6, changed_at = $6, spec = $7, run_spec = $8,
-       source = $9, warm = false
+       source = $9, command = $10, takes = $11, warm = false
      where org_id = $1 and id = $2`,
-    [orgId, id, name, slug, ephemeral, at, encodeSpec(spec), stringifyExact(runSpec), JSON.stringify(shown)],
+    [
+      orgId,
+      id,
+      name,
+      slug,
+      ephemeral,
+      at,
+      encodeSpec(spec),
+      stringifyExact(runSpec),
+      JSON.stringify(source),
+      state && JSON.stringify(state),
+      parts.length > 0 ? parts : null,
+    ],
   );
   await tx.query('update sandboxes set spec_format = $3 where org_id = $1 and id = $2', [
     orgId,
@@ -107,8 +123,9 @@ export async function takeReady(
     SPEC_FORMAT,
   ]);
   await takeOverRun(batch, orgId, run_id, {
-    max_duration_secs: fromNow(effectiveDuration(limits, runSpec.maxDurationSecs), started_at, at),
+    max_duration_secs: fromNow(max_duration_secs, started_at, at),
     idle_timeout_secs: runSpec.idleTimeoutSecs,
+    command: command ?? null,
   });
   await recordEvent(batch, {
     orgId,
@@ -125,14 +142,14 @@ export async function takeReady(
       status: 'running',
       reason: 'requested',
       source: 'warm',
-      ...(shown?.pool ? { pool: shown.pool } : {}),
+      ...(source?.pool ? { pool: source.pool } : {}),
       run_id,
       started_at: shortInstant(started_at),
     },
   });
   await insertLabels(batch, row, spec.labels);
   await announceChange(batch, id);
-  return presentSandbox(row);
+  return presentSandbox(row, caller.access);
 }
 
 /** The longest run counts from its start, and the caller has the sandbox from now on. */

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Runtime } from '../../engine/runtime.js';
+import { scriptTexts } from '../../engine/run-files.js';
+import type { LatePart, Runtime } from '../../engine/runtime.js';
 import { ApiError } from '../../http/errors.js';
 import { stringifyExact } from '../../lib/exact-json.js';
 import type { Limits } from '../../quotas/limits.js';
@@ -44,6 +45,17 @@ export function memberSpec(
   return resolved;
 }
 
+/** Process 1 of a member takes these from a create, where the runtime can hand them over. */
+const LATE: ReadonlyMap<keyof RunSpec, LatePart> = new Map([
+  ['cmd', 'command'],
+  ['entrypoint', 'command'],
+  ['endsWithCommand', 'command'],
+  ['scripts', 'scripts'],
+  ['workdir', 'workdir'],
+]);
+/** A shell of the caller is in the first line of each script. */
+const LONGEST_SCRIPTS = 128 * 1024;
+
 /** A running sandbox can take these over from a create, or the service does the work itself. */
 const APPLIED: ReadonlySet<keyof RunSpec> = new Set([
   'env',
@@ -73,20 +85,36 @@ const FIELDS: Partial<Record<keyof RunSpec, string>> = {
   endsWithCommand: 'lifecycle.ends_with_command',
 };
 
-/** The fields of a create that a member cannot take over. Empty: it can be given to the create. */
-export function differences(wanted: RunSpec, member: RunSpec): string[] {
+/**
+ * How a create differs from a member. `fields`: those that no member can take over. `late`: those that a member may be
+ * able to take over, with the part that it then has to take. Both empty: any member can be given to the create.
+ */
+export interface Difference {
+  fields: string[];
+  late: { field: string; part: LatePart }[];
+}
+
+export function differenceOf(wanted: RunSpec, member: RunSpec): Difference {
   const [a, b] = [storedForm(wanted), storedForm(member)];
   const fields = new Set<string>();
+  const late: Difference['late'] = [];
   for (const key of new Set([...Object.keys(a), ...Object.keys(b)]) as Set<keyof RunSpec>) {
     if (APPLIED.has(key) || isDeepStrictEqual(a[key] ?? null, b[key] ?? null)) continue;
     if (key === 'pullPolicy' && wanted.pullPolicy !== 'always') continue;
     // Without a command it has no effect.
     if (key === 'entrypoint' && (wanted.cmd ?? []).length === 0) continue;
-    fields.add(FIELDS[key] ?? (/^(network|gated|ports|trust)/.test(key) ? 'network' : key));
+    const field = FIELDS[key] ?? (/^(network|gated|ports|trust)/.test(key) ? 'network' : key);
+    const part = LATE.get(key);
+    if (part && !(key === 'scripts' && isTooLong(wanted))) late.push({ field, part });
+    else fields.add(field);
   }
   // The values of secret variables are sealed for one sandbox, and given to its engine at the start.
   if (wanted.env.some(({ secret }) => secret === true)) fields.add('env');
-  return [...fields].toSorted();
+  return { fields: [...fields].toSorted(), late };
+}
+
+function isTooLong(spec: RunSpec): boolean {
+  return scriptTexts(spec).reduce((sum, [, text]) => sum + text.length, 0) > LONGEST_SCRIPTS;
 }
 
 export function isSameSpec(made: RunSpec, stored: RunSpec): boolean {

@@ -17,7 +17,7 @@ import {
   type SandboxFilter,
   type Sort,
 } from './list-queries.js';
-import { SANDBOX } from '../row.js';
+import { sandboxText } from '../row.js';
 import type { SandboxStatus, StopReason } from '../../spec/statuses.js';
 
 export interface ListSandboxesQuery extends PageQuery {
@@ -69,7 +69,7 @@ export async function listSandboxes(
   return pageText(
     rows,
     Math.min(limit, pageSize),
-    (row) => SANDBOX.json(row),
+    (row) => sandboxText(row, access),
     (row) => ctx.cursors.encode(orgId, binding, positionOf(row, sort)),
     MAX_PAGE_BYTES,
   );

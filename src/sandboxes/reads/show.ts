@@ -4,7 +4,7 @@ import { inReadSpan } from '../../db/traced.js';
 import { ApiError } from '../../http/errors.js';
 import { inBatches } from '../../fairness/batches.js';
 import { getSandboxText, getSandboxTexts, type SandboxKey } from '../queries.js';
-import { hasSpec, SANDBOX, type SandboxTextRow } from '../row.js';
+import { hasSpec, sandboxText, type SandboxTextRow } from '../row.js';
 
 /** A sandbox as JSON text. Throws `sandbox_not_found`. */
 export async function showSandbox(
@@ -15,7 +15,7 @@ export async function showSandbox(
 ): Promise<string> {
   const row = await find(ctx, lookups, orgId, key);
   if (!row) throw new ApiError('sandbox_not_found');
-  return SANDBOX.json(row);
+  return sandboxText(row, { labels: key.requiredLabels ?? {} });
 }
 
 async function find(

@@ -13,6 +13,8 @@ export interface Wanted {
   placed: boolean;
   /** The engine has carried out a kill, so no start by a killed process is in flight. */
   quiet: boolean;
+  /** The current run lacks the parts of its specification that it gets after its start. */
+  lacksParts: boolean;
 }
 
 export type Step =
@@ -22,6 +24,7 @@ export type Step =
   | 'kill'
   | 'destroy'
   | 'drop_record'
+  | 'hand_over'
   | 'record_started'
   | 'record_exit'
   | 'record_cancelled'
@@ -56,7 +59,8 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
       if (held?.state !== 'running') return 'start';
       return current ? 'record_started' : 'kill';
     case 'running':
-      return current && held.state === 'running' ? 'nothing' : 'record_lost';
+      if (!current || held.state !== 'running') return 'record_lost';
+      return wanted.lacksParts ? 'hand_over' : 'nothing';
     case 'stopping':
       if (held?.state === 'running') return 'stop';
       if (mayStart) return 'kill';

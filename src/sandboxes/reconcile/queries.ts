@@ -24,8 +24,8 @@ export interface ReconcileRow {
 export type SandboxRef = { orgId: string; sandboxId: string };
 
 /** The same columns in each branch, so that `union` removes duplicates. */
-const CANDIDATE =
-  "s.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at, s.command ->> 'status' as command_status";
+const CANDIDATE = `s.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at, s.command ->> 'status' as command_status,
+       s.takes is not null and not s.warm as gets_parts`;
 
 const UNSETTLED = `runtime is not null and destroyed_at is null
        and (removed_at is not null or status in ('starting', 'running', 'stopping'))`;
@@ -103,6 +103,7 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
     run_started: boolean;
     run_open: boolean;
     command_runs: boolean;
+    lacks_parts: boolean;
   }>(
     prepared(
       `with candidates as (${candidates})
@@ -111,7 +112,8 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
        r.stop_reason, coalesce(r.worker_id = $1, false) as placed,
        r.started_at, r.started_at is not null as run_started,
        r.id is not null and r.end_reason is null as run_open,
-       coalesce(s.command_status = 'running' and r.command = 'stays', false) as command_runs
+       coalesce(s.command_status = 'running' and r.command = 'stays', false) as command_runs,
+       coalesce(s.gets_parts and not r.handed_over, false) as lacks_parts
      from candidates s
      left join lateral (select * from runs r where r.org_id = s.org_id and r.id = s.run_id ${SEPARATE}) r on true
      order by s.changed_at`,
@@ -134,12 +136,15 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
       runStarted: row.run_started,
       runOpen: row.run_open,
       placed: row.placed,
+      lacksParts: row.lacks_parts,
     },
   }));
 }
 
 export interface FoundSpec {
   name: string;
+  /** It waits in a pool. */
+  is_member: boolean;
   run_spec: RunSpec;
   has_secrets: boolean;
   has_credentials: boolean;
@@ -159,6 +164,7 @@ export async function readRunSpec(sql: Sql, orgId: string, id: string): Promise<
 export async function findRunSpec(sql: Sql, orgId: string, id: string): Promise<FoundSpec | undefined> {
   const { rows } = await sql.query<{
     name: string;
+    is_member: boolean;
     run_spec: string;
     has_secrets: boolean;
     has_credentials: boolean;
@@ -167,7 +173,7 @@ export async function findRunSpec(sql: Sql, orgId: string, id: string): Promise<
     records_network: boolean;
   }>(
     prepared(
-      `select s.name, run_spec::text, exists (
+      `select s.name, s.warm as is_member, run_spec::text, exists (
          select from sandbox_secrets x where x.org_id = s.org_id and x.sandbox_id = s.id) as has_secrets,
          exists (select from registry_credentials c where c.org_id = s.org_id) as has_credentials,
          (select json_object_agg(v.id, v.capacity_gib) from sandbox_volumes m

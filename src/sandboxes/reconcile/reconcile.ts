@@ -15,6 +15,7 @@ import { TagChecks } from './moved-image.js';
 import { RuntimeCalls } from './runtime-calls.js';
 import { CommandWatch, type FoundCommand } from './command-watch.js';
 import { decide, type Step } from './decide.js';
+import { handOverParts } from './hand-over.js';
 import { IdleWatch } from './idle-watch.js';
 import {
   changedSandboxes,
@@ -157,9 +158,10 @@ export class Reconciler {
     await Promise.all([this.calls.close(), this.tagChecks.close(), this.idle.close(), this.commands.close()]);
   }
 
-  /** True while a call is in flight. Aborts a start that is no longer wanted. */
+  /** True while a call is in flight. Aborts one that is no longer wanted. */
   private isBusy({ sandboxId, wanted }: ReconcileRow): boolean {
-    if (wanted.status !== 'starting' || wanted.removed) this.calls.abandonStart(sandboxId);
+    if (wanted.status !== 'starting' || wanted.removed) this.calls.abandon(sandboxId, 'start');
+    if (wanted.status !== 'running' || wanted.removed) this.calls.abandon(sandboxId, 'hand_over');
     return this.calls.has(sandboxId);
   }
 
@@ -182,6 +184,10 @@ export class Reconciler {
         return;
       case 'start':
         return this.calls.begin(term, row, step, (signal) => this.start(term, row, runId, signal));
+      case 'hand_over':
+        return this.calls.begin(term, row, step, (signal) =>
+          handOverParts(ctx, row, (work) => this.inTerm(term, work), signal),
+        );
       case 'stop':
         return this.calls.begin(term, row, step, async () => {
           await this.commands.beforeStop(row);
@@ -202,6 +208,7 @@ export class Reconciler {
           occurrence: 'run_started',
           startedAt: held!.startedAt,
           imageDigest: held!.imageDigest,
+          takes: held!.takes,
         });
       case 'record_exit':
         return note({ ...observationOf(row, runId), ...exitOf(held!, askedToEnd(row)) });
@@ -231,12 +238,12 @@ export class Reconciler {
   ): Promise<void> {
     try {
       const found = await readRunSpec(this.ctx.pool, orgId, sandboxId);
-      const { name, run_spec, caps, most_runs: mostRuns, records_network } = found;
+      const { name, run_spec, caps, most_runs: mostRuns, records_network, is_member: isMember } = found;
       const spec = records_network ? { ...run_spec, networkRecord: true } : run_spec;
       const secrets = await this.secretsOf(found, orgId, sandboxId);
       signal.throwIfAborted();
       const capsGib = new Map(Object.entries(caps));
-      const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns };
+      const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns, isMember };
       await this.ctx.runtime.start(run, signal);
       if (this.isEnteredSoon(spec)) this.openEarly(sandboxId);
       this.tagChecks.begin(term, run);

@@ -2,6 +2,7 @@ import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
 import { write, type WriteTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
+import type { LatePart } from '../../engine/runtime.js';
 import type { LockedSandbox } from '../queries.js';
 
 export type ObservedSandbox = Pick<
@@ -72,6 +73,20 @@ export async function writeObserved(
      ) as o (org_id, id, status, status_reason, last_failure_message, image_digest, stop_reason, stop_message, command, started_at, stopped_at, changed_at, run_id)
      where s.org_id = o.org_id and s.id = o.id`,
   );
+}
+
+/** What a create can have of this member of a pool. One that was taken gets what its create asked for. */
+export async function noteTakes(
+  tx: Sql,
+  orgId: string,
+  id: string,
+  takes: readonly LatePart[],
+): Promise<void> {
+  await tx.query('update sandboxes set takes = $3 where org_id = $1 and id = $2 and warm', [
+    orgId,
+    id,
+    takes,
+  ]);
 }
 
 export interface RoomNotice {

@@ -8,7 +8,7 @@ import type { Instant } from '../../lib/instant.js';
 import { microsOf, shortInstant } from '../../lib/instant.js';
 import { admittedMillis } from '../../runs/run-id.js';
 import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } from '../../runs/queries.js';
-import type { Exit } from '../../engine/runtime.js';
+import type { Exit, LatePart } from '../../engine/runtime.js';
 import { deleteSecretsOf } from '../../secrets/queries.js';
 import { REGISTRY } from '../../secrets/secrets.js';
 import { commandAfterRun, RUNNING_COMMAND } from './command-state.js';
@@ -16,7 +16,7 @@ import { admittedRun } from '../lifecycle/request-run.js';
 import { TRANSITIONS, type Occurrence } from '../lifecycle/state.js';
 import { stopCause } from '../lifecycle/stop-reason.js';
 import { imageMoved } from './moved-image.js';
-import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
+import { lockObserved, noteTakes, writeObserved, type ObservedSandbox } from './record-queries.js';
 
 export interface Observation {
   orgId: string;
@@ -30,6 +30,8 @@ export interface Observation {
   message: string | null;
   exit: Exit | null;
   imageDigest?: string | undefined;
+  /** Of a member of a pool. */
+  takes?: readonly LatePart[] | undefined;
 }
 
 type RunEvent =
@@ -78,6 +80,9 @@ export async function recordObservations(
     if (last) recorded.push(followed(last, at));
   }
   if (recorded.length === 0) return [];
+  // Not in the batch, which is one statement: it changes each row once.
+  for (const { orgId, sandboxId, takes } of started)
+    if (takes !== undefined) await noteTakes(tx, orgId, sandboxId, takes);
   const batch = new WriteBatch(tx);
   await writeRunTimes(
     batch,

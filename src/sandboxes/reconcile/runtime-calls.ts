@@ -5,7 +5,7 @@ import { NoRoomError } from '../../engine/runtime.js';
 import type { Term } from '../../workers/lease.js';
 import { traceCall } from './trace-call.js';
 
-export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
+export type CallKind = 'start' | 'hand_over' | 'stop' | 'kill' | 'destroy';
 
 /**
  * Concurrency limits by kind of call, of all organizations and of each. A slow registry or a thousand slow stops of one
@@ -14,6 +14,7 @@ export type CallKind = 'start' | 'stop' | 'kill' | 'destroy';
  */
 export const CALLS_AT_ONCE: Record<CallKind, SlotLimits> = {
   start: { total: 1_000, each: 64 },
+  hand_over: { total: 64, each: 32 },
   stop: { total: 4_000, each: 2_000 },
   kill: { total: 16, each: 8 },
   destroy: { total: 8, each: 4 },
@@ -62,10 +63,10 @@ export class RuntimeCalls {
     return this.busy.has(sandboxId);
   }
 
-  /** Aborts the start of a sandbox, if one is in flight. */
-  abandonStart(sandboxId: string): void {
+  /** Aborts a call for a sandbox, if one of this kind is in flight. */
+  abandon(sandboxId: string, kind: 'start' | 'hand_over'): void {
     const call = this.busy.get(sandboxId);
-    if (call?.kind === 'start') call.controller.abort();
+    if (call?.kind === kind) call.controller.abort();
   }
 
   /**

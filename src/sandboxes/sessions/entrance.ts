@@ -5,17 +5,19 @@ import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
 import { onRevocation } from '../../access/revocation-watch.js';
 import type { Context, WorkerContext } from '../../context.js';
+import { lateEnvironment } from '../../engine/environment.js';
 import { ApiError } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
 import { Slots } from '../../fairness/slots.js';
 import type { Guest } from '../../guest/guest.js';
-import { withEnvironment } from '../../guest/with-environment.js';
+import { withLateParts } from '../../guest/with-late-parts.js';
 import { MovedAwayError } from './forward.js';
 import { watchLabels } from './label-watch.js';
 import { getWorkerOf, type SandboxKey, type SandboxPlace } from '../queries.js';
 import { endCauseOf, type EndCause } from './end-cause.js';
 import { endedError, type EndReason } from './ended-error.js';
 import { OpenSessions } from './open-sessions.js';
+import { untilHandedOver } from './until-handed-over.js';
 import { SessionRecorder } from './recorder.js';
 
 /** Its beginning and its end are a transaction each. */
@@ -71,9 +73,12 @@ export class Entrance {
     }
     if (ended.signal.aborted) throw endedError(ended.signal);
 
+    if (found.lacks_parts) await untilHandedOver(own, orgId, sandboxId, ended.signal);
     const { guest: opened, release } = await this.open(sandboxId);
-    const variables = (found.late_env ?? []).map((variable) => `${variable.key}=${variable.value}`);
-    const guest = withEnvironment(opened, variables);
+    const { late } = found;
+    const guest = late
+      ? withLateParts(opened, lateEnvironment(late, opened.environment), late.workdir)
+      : opened;
     ended.signal.addEventListener('abort', release, { once: true });
     if (ended.signal.aborted) {
       release();

@@ -9,6 +9,8 @@ import { startTestService, type TestService } from '../../support/service.js';
 
 const running = { start: true, wait_for: 'running' } as const;
 const { name: _, ...small } = smallRequest('x');
+/** With a long shell in the first line of each they are longer than a handover. */
+const longScripts = Object.fromEntries(Array.from({ length: 10 }, (_one, at) => [`script-${at}`, 'true']));
 
 let service: TestService;
 let broken: string | undefined;
@@ -121,10 +123,72 @@ describe('a create that matches', () => {
   });
 });
 
+describe('a create with a command, scripts or a working directory', () => {
+  const runtime = { cmd: ['sleep', '9'], entrypoint: [], workdir: '/work', scripts: { run: 'true' } };
+  const handedOver = async (id: string) => {
+    const { rows } = await service.ctx.pool.query<{ takes: string[]; done: boolean; command: string }>(
+      `select s.takes, r.handed_over as done, r.command from sandboxes s
+       join runs r on r.org_id = s.org_id and r.id = s.run_id where s.id = $1`,
+      [id],
+    );
+    return rows[0]!;
+  };
+
+  test('takes a started sandbox, which gets them at each start', async () => {
+    const client = await service.newOrg();
+    await put(client, 'small', { size: 1 });
+    await whenReady(client, 'small', 1);
+    const request = { ...smallRequest('mine'), runtime, lifecycle: { ends_with_command: true } };
+    const { body } = await client.post('/v1/sandboxes', request, running);
+    expect([body.source.start, body.command.status]).toEqual(['warm', 'running']);
+    expect(body.spec.runtime).toMatchObject(runtime);
+    const first = await until(
+      () => handedOver(body.id),
+      ({ done }) => done,
+    );
+    expect(first).toEqual({ takes: ['command', 'scripts', 'workdir'], done: true, command: 'ends_run' });
+    await client.post(`/v1/sandboxes/${body.id}/stop`, undefined, { wait_for: 'stopped' });
+    await client.post(`/v1/sandboxes/${body.id}/start`, undefined, { wait_for: 'running' });
+    await until(
+      () => handedOver(body.id),
+      ({ done }) => done,
+    );
+  });
+
+  test('gets a handover for what it asks for alone, and none without such a part', async () => {
+    const client = await service.newOrg();
+    await put(client, 'small', { size: 2 });
+    await whenReady(client, 'small', 2);
+    const create = async (name: string, part: object) =>
+      (await client.post('/v1/sandboxes', { ...smallRequest(name), runtime: part }, running)).body;
+    const [plain, commanded] = [await create('a', {}), await create('b', { cmd: ['true'] })];
+    expect([plain.source.start, commanded.source.start]).toEqual(['warm', 'warm']);
+    expect((await handedOver(plain.id)).takes).toBeNull();
+    expect((await handedOver(commanded.id)).takes).toEqual(['command']);
+    expect([plain.command, commanded.command.status]).toEqual([null, 'running']);
+  });
+
+  test('starts cold where no ready sandbox takes them, and the answer names them', async () => {
+    const client = await service.newOrg();
+    await put(client, 'small', { size: 1 });
+    await whenReady(client, 'small', 1);
+    // As one of an earlier release, or of an engine that the service reaches in no other way.
+    await service.ctx.pool.query("update sandboxes set takes = '{scripts}' where org_id = $1", [
+      client.org.id,
+    ]);
+    const { body } = await client.post('/v1/sandboxes', { ...smallRequest('a'), runtime }, running);
+    const differs = ['runtime.cmd', 'runtime.entrypoint', 'runtime.workdir'];
+    expect(body.source).toEqual({ start: 'cold', pool: 'small', reason: 'differs', differs });
+    const scripts = { ...smallRequest('b'), runtime: { scripts: runtime.scripts } };
+    expect((await client.post('/v1/sandboxes', scripts, running)).body.source.start).toBe('warm');
+  });
+});
+
 describe('a create that differs', () => {
   test.each([
     ['runtime.user', { runtime: { user: '1000' } }],
-    ['runtime.cmd', { runtime: { cmd: ['sleep', '9'] } }],
+    ['runtime.hostname', { runtime: { hostname: 'own' } }],
+    ['runtime.scripts', { runtime: { shell: '/'.padEnd(20_000, 'x'), scripts: longScripts } }],
     ['resources.vcpus', { resources: { vcpus: 2 } }],
     ['network', { network: { enabled: false } }],
     ['env', { env: [{ key: 'TOKEN', value: 'x', secret: true }] }],
@@ -292,5 +356,26 @@ describe('a pool', () => {
     const cold = { ...smallRequest('cold'), runtime: { user: '1' } };
     const other = await client.request('POST', '/v1/sandboxes', { body: cold, query: running, key });
     expect(other.body.source).toEqual({ start: 'cold', ...start });
+    // No answer to such a key tells more, whoever created the sandbox. Other keys see all of it.
+    const whole = { start: 'cold', pool: 'small', reason: 'differs', differs: ['runtime.user'] };
+    const path = `/v1/sandboxes/${other.body.id}`;
+    const asked = [
+      ['GET', path],
+      ['GET', '/v1/sandboxes/by-name/cold'],
+      ['PATCH', path],
+      ['POST', `${path}/stop`],
+      ['POST', `${path}/start`],
+      ['POST', `${path}/restart`],
+    ] as const;
+    for (const [method, place] of asked) {
+      const body = method === 'PATCH' ? { body: { name: 'cold' } } : {};
+      const query = place.endsWith('/stop') ? { wait_for: 'stopped' } : {};
+      const shown = await client.request(method, place, { ...body, query, key });
+      expect([place, shown.body.source]).toEqual([place, { start: 'cold', ...start }]);
+    }
+    const listed = await client.request('GET', '/v1/sandboxes', { query: { name_prefix: 'cold' }, key });
+    expect(listed.body.data[0].source).toEqual({ start: 'cold', ...start });
+    expect((await client.get(path)).body.source).toEqual(whole);
+    expect((await client.get('/v1/sandboxes', { name_prefix: 'cold' })).body.data[0].source).toEqual(whole);
   });
 });

@@ -1,3 +1,4 @@
+import { FULL_ACCESS } from '../../../src/access/access.js';
 import { createHash, randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { serializerOf } from '../../../src/http/serializer.js';
@@ -22,7 +23,7 @@ afterAll(() => service.close());
 /** The row serialized with the schema, as in answers to writes. */
 async function bySchema(client: Client, id: string): Promise<string> {
   const row = (await getSandbox(service.ctx.pool, client.org.id, { id }))!;
-  return serializeSandbox(presentSandbox(row));
+  return serializeSandbox(presentSandbox(row, FULL_ACCESS));
 }
 
 async function storedSpec(id: string): Promise<{ spec: string; spec_format: number | null }> {

@@ -30,9 +30,9 @@ export async function writeGuestFiles(
     // Containers of earlier releases have a mount for each program, and no mount of the directory.
     await symlink(relative(directory, placeOf(program)), join(directory, basename(program)));
   }
-  const scripts = scriptTexts(spec);
-  if (scripts.length > 0) await makeDirectory(placeOf(SCRIPTS_DIRECTORY));
-  for (const [name, text] of scripts)
+  // A member of a pool has a file system of its own there, for the scripts of its create.
+  await makeDirectory(placeOf(SCRIPTS_DIRECTORY));
+  for (const [name, text] of scriptTexts(spec))
     await writeWithMode(join(placeOf(SCRIPTS_DIRECTORY), name), text, 0o755);
 }
 

@@ -15,6 +15,7 @@ const RETRY_MS = 30_000;
 const SOON_MS = 500;
 /** As in guest/connect/main.c. */
 const PROCESS_1 = 0;
+const WAYS = { agent: 0, handover: 1 };
 /** The kernel answers at once. */
 const LONGEST_WAIT_MS = 5_000;
 /** No account of a machine and no range of its containers has these (systemd.io/UIDS-GIDS). */
@@ -70,14 +71,22 @@ export class DirectPorts {
     return open(entry, program, port, { signal, release: this.acquire(orgId, sandboxId) });
   }
 
-  /** A connection to process 1 of a sandbox, which starts an agent. Undefined: the engine has to start it. */
-  async connectProcess(sandboxId: string, container: ContainerProcess): Promise<Socket | undefined> {
+  /**
+   * A connection to process 1 of a sandbox, which starts an agent, or takes a handover. Undefined: process 1 cannot be
+   * reached, or does not listen.
+   */
+  async connectProcess(
+    sandboxId: string,
+    container: ContainerProcess,
+    way: keyof typeof WAYS,
+  ): Promise<Socket | undefined> {
     const entry = this.entryOf(sandboxId, container);
     const program = await entry?.program;
     if (!entry || !program) return undefined;
     const signal = AbortSignal.timeout(LONGEST_WAIT_MS);
     try {
-      return await open(entry, program, PROCESS_1, { signal, release: () => undefined });
+      const release = () => undefined;
+      return await open(entry, program, PROCESS_1, { signal, release, way: WAYS[way] });
     } catch (error) {
       // A sandbox of an earlier release has another process 1. Node drops a socket for which it has no descriptor left.
       if (error instanceof ConnectError || signal.aborted) return undefined;
@@ -164,7 +173,7 @@ async function open(
   entry: Entry,
   program: PortProgram,
   port: number,
-  { signal, release }: { signal: AbortSignal; release: () => void },
+  { signal, release, way = 0 }: { signal: AbortSignal; release: () => void; way?: number },
 ): Promise<Socket | undefined> {
   clearTimeout(entry.idle);
   const done = () => {
@@ -172,7 +181,7 @@ async function open(
     endWhenIdle(entry, program);
   };
   try {
-    const socket = await program.connect(port, signal);
+    const socket = await program.connect(port, signal, way);
     return socket.once('close', done);
   } catch (error) {
     done();

@@ -100,8 +100,11 @@ export class PortProgram {
     return this.sockets.size + this.waiting.size;
   }
 
-  /** Throws ConnectError with the words of the kernel, or ProgramEndedError. `signal` ends the attempt. */
-  async connect(port: number, signal: AbortSignal): Promise<Socket> {
+  /**
+   * Throws ConnectError with the words of the kernel, or ProgramEndedError. `signal` ends the attempt. `way`: of process
+   * 1, for port 0.
+   */
+  async connect(port: number, signal: AbortSignal, way = 0): Promise<Socket> {
     signal.throwIfAborted();
     if (this.isOver) throw new ProgramEndedError(this.lastWords);
     do this.next = this.next === LAST_ID ? 1 : this.next + 1;
@@ -110,6 +113,7 @@ export class PortProgram {
     const request = Buffer.alloc(REQUEST_BYTES);
     request.writeUInt32LE(id, 0);
     request.writeUInt16LE(port, 4);
+    request.writeUInt16LE(way, 6);
     let stop!: () => void;
     const answer = new Promise<Socket>((resolve, reject) => {
       stop = () => reject(signal.reason instanceof Error ? signal.reason : new Error('cut off'));

@@ -1,10 +1,15 @@
 import type { Guest } from './guest.js';
 
-/** The guest, with `NAME=value` that its container lacks: commands get them as if the container had them. */
-export function withEnvironment(guest: Guest, own: readonly string[]): Guest {
-  if (own.length === 0) return guest;
+/**
+ * The guest, with `NAME=value` and a working directory that its container lacks: commands get them as if the container
+ * had them. `cwd` null: that of the container.
+ */
+export function withLateParts(guest: Guest, own: readonly string[], cwd: string | null): Guest {
+  if (own.length === 0 && cwd === null) return guest;
+  const defaults = cwd === null ? {} : { defaultCwd: cwd };
   return {
-    exec: (command, listener) => guest.exec({ ...command, env: merged(own, command.env) }, listener),
+    exec: (command, listener) =>
+      guest.exec({ ...command, ...defaults, env: merged(own, command.env) }, listener),
     files: () => guest.files(),
     connect: (address, port, listener) => guest.connect(address, port, listener),
     environment: merged(guest.environment, own),
