@@ -19,8 +19,8 @@ struct handover {
 };
 
 /*
- * Serves the connections that wait. Returns 1 when process 1 has taken a handover: its scripts and its working directory
- * are made then, and `taken` has the rest. `environment`: that of process 1, which the one of the handover extends.
+ * Serves the connections that wait. Returns 1 when process 1 has taken a handover: its scripts and its working
+ * directory are made then, and `taken` has the rest. `environment`: that of process 1, which a handover extends.
  */
 int admit_handover(int listener, char **environment, struct handover *taken);
 

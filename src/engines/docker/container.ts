@@ -23,7 +23,7 @@ export const SANDBOX_LABEL = 'dev.sandkeep.sandbox';
 /** The run that the container was created for. */
 export const RUN_LABEL = 'dev.sandkeep.run';
 export const IMAGE_LABEL = 'dev.sandkeep.image';
-/** Of the image of a member of a pool, as JSON: the container has process 1 in its place. */
+/** The entrypoint of the image of a member of a pool, as JSON: the container has process 1 in its place. */
 export const ENTRYPOINT_LABEL = 'dev.sandkeep.entrypoint';
 /** Other programs on the machine react to labels, and must not obey those of a tenant. */
 const USER_LABEL = 'dev.sandkeep.label.';

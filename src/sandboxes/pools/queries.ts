@@ -281,7 +281,7 @@ export async function lockReady(
   return rows[0] && (withSpecs<LockedSandbox>(rows[0]) as ReadySandbox);
 }
 
-/** The parts that a ready sandbox of the pool takes, of several the one that takes the most. Undefined: none is ready. */
+/** The parts that a ready sandbox of the pool takes, the one that takes the most. Undefined: none is ready. */
 export async function readyParts(
   tx: Sql,
   orgId: string,

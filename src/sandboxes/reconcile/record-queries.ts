@@ -75,7 +75,7 @@ export async function writeObserved(
   );
 }
 
-/** What a create can have of this member of a pool. One that was taken gets what its create asked for. */
+/** Notes the parts that this member of a pool takes. A sandbox that a create took keeps those of its create. */
 export async function noteTakes(
   tx: Sql,
   orgId: string,

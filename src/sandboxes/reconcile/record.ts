@@ -30,7 +30,7 @@ export interface Observation {
   message: string | null;
   exit: Exit | null;
   imageDigest?: string | undefined;
-  /** Of a member of a pool. */
+  /** The parts that a member of a pool takes. Undefined: none. */
   takes?: readonly LatePart[] | undefined;
 }
 

@@ -101,8 +101,8 @@ export class PortProgram {
   }
 
   /**
-   * Throws ConnectError with the words of the kernel, or ProgramEndedError. `signal` ends the attempt. `way`: of process
-   * 1, for port 0.
+   * Throws ConnectError with the words of the kernel, or ProgramEndedError. `signal` ends the attempt. `way`: the one
+   * to process 1, for port 0.
    */
   async connect(port: number, signal: AbortSignal, way = 0): Promise<Socket> {
     signal.throwIfAborted();
