@@ -2,6 +2,7 @@ import { Buffer } from 'node:buffer';
 import { isIP, isIPv6 } from 'node:net';
 import { domainToASCII } from 'node:url';
 import { decode, streamEncode, type DecodedPacket } from 'dns-packet';
+import { limitTime } from '../lib/time-limit.js';
 import type { Guest } from './guest.js';
 
 const DNS_PORT = 53;
@@ -149,8 +150,8 @@ function firstRecords(message: Buffer): Buffer {
 
 /** Sends a message over a connection of its own, and returns the first one that arrives. */
 function exchange(guest: Guest, server: string, request: Buffer, signal: AbortSignal): Promise<Buffer> {
-  const ended = AbortSignal.any([signal, AbortSignal.timeout(SERVER_MS)]);
-  return new Promise((resolve, reject) => {
+  const { signal: ended, release } = limitTime(SERVER_MS, signal);
+  const answer = new Promise<Buffer>((resolve, reject) => {
     let received: Buffer = Buffer.alloc(0);
     const connection = guest.connect(server, DNS_PORT, {
       connected: () => void connection.write(request),
@@ -168,6 +169,7 @@ function exchange(guest: Guest, server: string, request: Buffer, signal: AbortSi
     ended.addEventListener('abort', () => connection.close(), { once: true });
     if (ended.aborted) connection.close();
   });
+  return answer.finally(release);
 }
 
 function usable(addresses: readonly string[]): string[] {

@@ -1,4 +1,5 @@
 import { toStorable } from '../lib/storable-text.js';
+import { limitTime } from '../lib/time-limit.js';
 import { findDestination, type Destination, type DestinationPolicy } from './destination.js';
 import type { Resolve } from './resolve.js';
 import { send } from './send.js';
@@ -32,12 +33,8 @@ export async function post(
   signal?: AbortSignal,
 ): Promise<Posted> {
   signal?.throwIfAborted();
-  // Not AbortSignal.any: on Node 20 the garbage collector drops a joined timeout, which then never fires. The signal of
-  // the service would also keep every posted body alive.
-  const over = new AbortController();
-  const timer = setTimeout(() => over.abort(new Error(`no answer within ${timeoutMs / 1000} s`)), timeoutMs);
-  const stop = () => over.abort(signal!.reason);
-  signal?.addEventListener('abort', stop, { once: true });
+  // Released at the end: the signal of the service would keep every posted body alive.
+  const over = limitTime(timeoutMs, signal, new Error(`no answer within ${timeoutMs / 1000} s`));
   const url = new URL(target);
   const sent = findDestination(url, reach, resolve).then((destination) =>
     exchange(url, destination, headers, body, over.signal),
@@ -53,8 +50,7 @@ export async function post(
     // The reason of the abort explains more than the resulting error.
     throw over.signal.aborted ? over.signal.reason : error;
   } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener('abort', stop);
+    over.release();
   }
 }
 

@@ -3,6 +3,7 @@ import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
+import { limitTime } from '../lib/time-limit.js';
 import { MANIFEST_TYPES } from '../registry/manifest.js';
 import { PullError } from '../registry/pull-error.js';
 import { RegistrySession, type RegistryAuth } from '../registry/registry-session.js';
@@ -53,7 +54,7 @@ async function ask(
   auth: RegistryAuth,
 ): Promise<RegistryCredentialTestResponse> {
   const { registry, repository } = placeOf(pattern);
-  const signal = AbortSignal.any([ctx.stopping, AbortSignal.timeout(LONGEST_TEST_MS)]);
+  const { signal, release } = limitTime(LONGEST_TEST_MS, ctx.stopping);
   const session = new RegistrySession(
     ctx.settings.registryReach,
     image ?? { registry, repository },
@@ -76,6 +77,8 @@ async function ask(
       return { accepted: false, message: `no answer within ${LONGEST_TEST_MS / 1_000} s` };
     }
     throw error;
+  } finally {
+    release();
   }
 }
 

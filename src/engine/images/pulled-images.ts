@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { limitTime } from '../../lib/time-limit.js';
 import { LATEST_TIMEOUT_MS, PROOF_FRESH_MS, PROOF_VALID_MS, PULL_TIMEOUT_MS } from '../../registry/limits.js';
 import { requestDigest } from '../../registry/manifest-requests.js';
 import { PullError, type PullFailure } from '../../registry/pull-error.js';
@@ -64,14 +65,16 @@ export class PulledImages<T extends { digest: string }> {
     const operators = spec.pullPolicy === 'always' ? undefined : await this.keeper.findOperators(reference);
     if (operators || !this.options || spec.pullPolicy === 'never') return operators?.digest;
     const { reach } = this.options;
-    const timed = AbortSignal.any([signal, AbortSignal.timeout(LATEST_TIMEOUT_MS)]);
+    const limit = limitTime(LATEST_TIMEOUT_MS, signal);
     try {
-      return await this.queue.withSlot(orgId, timed, async (pull) => {
+      return await this.queue.withSlot(orgId, limit.signal, async (pull) => {
         const session = new RegistrySession(reach, reference, secrets.registry ?? undefined, pull.signal);
         return requestDigest(session, versionOf(reference));
       });
     } catch {
       return undefined;
+    } finally {
+      limit.release();
     }
   }
 

@@ -1,6 +1,7 @@
 import type { KubernetesObject, V1ListMeta } from '@kubernetes/client-node';
 import { EventEmitter, once } from 'node:events';
 import { sleep } from '../../lib/sleep.js';
+import { limitTime } from '../../lib/time-limit.js';
 import type { Cluster } from './client.js';
 import { GONE, statusOf } from './errors.js';
 import { KUBELET } from './names.js';
@@ -97,14 +98,18 @@ export class WatchCache<T extends KubernetesObject> {
     limitMs: number,
     signal?: AbortSignal,
   ): Promise<boolean> {
-    const limit = AbortSignal.any([AbortSignal.timeout(limitMs), ...(signal ? [signal] : [])]);
-    while (!check(this.get(name))) {
-      if (limit.aborted) return false;
-      await once(this.changes, eventOf(name), { signal: limit }).catch((error: unknown) => {
-        if (!limit.aborted) throw error;
-      });
+    const limit = limitTime(limitMs, signal);
+    try {
+      while (!check(this.get(name))) {
+        if (limit.signal.aborted) return false;
+        await once(this.changes, eventOf(name), { signal: limit.signal }).catch((error: unknown) => {
+          if (!limit.signal.aborted) throw error;
+        });
+      }
+      return true;
+    } finally {
+      limit.release();
     }
-    return true;
   }
 
   /**
