@@ -6,7 +6,7 @@ const MOST_DETAILS = 16_384;
 /** Remedies for a model that calls tools, where they differ from those for a program that sends requests. */
 const REMEDIES: Partial<Record<ErrorName, string>> = {
   invalid_state_transition:
-    'Start the sandbox with start_sandbox. An ephemeral one that has ended is gone: make a new one with create_sandbox.',
+    '`details` has the status. Start a sandbox that has stopped with start_sandbox. Wait while it starts or stops, and call get_sandbox.',
   sandbox_not_found:
     'Call list_sandboxes for the names and ids. An ephemeral sandbox is removed when it ends: make a new one with create_sandbox.',
   quota_exceeded:

@@ -19,7 +19,7 @@ import { VERSION } from '../lib/version.js';
 import { Api } from './api.js';
 import { Calls, type RequestId } from './calls.js';
 import { Refusal } from './refusal.js';
-import { MCP_BODY_LIMIT, McpAnswer, McpHeaders, McpMessage } from './schema.js';
+import { MCP_BODY_LIMIT, McpAnswer, McpHeaders, McpMessage, McpRefusal } from './schema.js';
 import { checkSessionId, newSessionId } from './session-ids.js';
 
 /** How long a client may read nothing. */
@@ -38,6 +38,7 @@ const response = {
       'text/event-stream': { schema: Type.Unsafe<Readable>({ type: 'string' }) },
     },
   },
+  400: { ...McpRefusal, description: '`invalid_request`, `invalid_json`, or an error of JSON-RPC' },
   202: { type: 'null', description: 'The notification is accepted.' },
 } as const;
 

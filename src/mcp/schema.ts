@@ -1,5 +1,5 @@
 import { Type, type Static } from 'typebox';
-import { Named } from '../http/schema.js';
+import { ErrorResponse, Named } from '../http/schema.js';
 
 /** A file that a tool writes is in it, as escaped text or base64. */
 export const MCP_BODY_LIMIT = 1024 * 1024;
@@ -27,7 +27,10 @@ export const McpAnswer = Named(
   'McpAnswer',
   {
     jsonrpc: Type.Literal('2.0', { description: 'The version of JSON-RPC.' }),
-    id: Type.Union([Type.String(), Type.Integer()], { description: 'The id of the request.' }),
+    id: Type.Unsafe<string | number | null>({
+      type: ['string', 'integer', 'null'],
+      description: 'The id of the request. Null: it could not be read.',
+    }),
     result: Type.Optional(
       Type.Record(Type.String(), Type.Unknown(), {
         description: 'The result. The failure of a tool is a result with `isError`.',
@@ -46,6 +49,11 @@ export const McpAnswer = Named(
   },
   'The answer to a request of the Model Context Protocol.',
 );
+
+/** A message that is not valid, or of a revision of the protocol that the service does not know. */
+export const McpRefusal = Type.Union([ErrorResponse, McpAnswer], {
+  description: 'An error of the API, or one of JSON-RPC.',
+});
 
 export const McpHeaders = Type.Object({
   'mcp-session-id': Type.Optional(

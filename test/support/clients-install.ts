@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import { VERSIONS } from '../clients/versions.js';
+import { INSPECTOR_VERSION, VERSIONS } from '../clients/versions.js';
 
 /**
  * An installed client, or the reason why it is missing. The packages have 90 MB, so their folders are kept between
@@ -43,6 +43,21 @@ export async function installFromNpm(): Promise<Installed<{ msb: string; folder:
   }).then(
     (folder) => ({ folder, msb: join(folder, 'node_modules', binaries, 'bin', 'msb') }),
     (error: Error) => ({ missing: `npm cannot install ${packages.join(' and ')}: ${reasonOf(error)}` }),
+  );
+}
+
+/** The inspector of the Model Context Protocol. `program`: run it with Node. */
+export async function installInspector(): Promise<Installed<{ program: string }>> {
+  const name = `@modelcontextprotocol/inspector@${isNewest ? 'latest' : INSPECTOR_VERSION}`;
+  const flags = ['--ignore-scripts', '--no-save', '--no-audit', '--no-fund', '--fetch-retries=1'];
+  return installOnce(`mcp-inspector-${isNewest ? TODAY : INSPECTOR_VERSION}`, async (folder) => {
+    await execute('npm', ['install', '--prefix', folder, ...flags, name], {
+      cwd: folder,
+      timeout: TIMEOUT_MS,
+    });
+  }).then(
+    (folder) => ({ program: join(folder, 'node_modules', '.bin', 'mcp-inspector') }),
+    (error: Error) => ({ missing: `npm cannot install ${name}: ${reasonOf(error)}` }),
   );
 }
 

@@ -50,23 +50,31 @@ function agentOf(client: McpClient, sessionId: Agent['sessionId']): Agent {
   };
 }
 
-export async function connectHttp(url: string, key: string): Promise<Agent> {
+/** `revision`: of the protocol. From 2026-07-28 on there is no session. Default: one that begins with `initialize`. */
+export async function connectHttp(url: string, key: string, revision?: string): Promise<Agent> {
   const transport = new StreamableHTTPClientTransport(new URL(`${url}/mcp`), {
     requestInit: { headers: { authorization: `Bearer ${key}` } },
   });
-  const client = new McpClient(INFO);
+  const client = clientFor(revision);
   await client.connect(transport);
   return agentOf(client, () => transport.sessionId);
 }
 
 /** Starts the built program. */
-export async function connectStdio(url: string, key: string): Promise<Agent & { pid: number }> {
+export async function connectStdio(url: string, key: string, revision?: string): Promise<Agent> {
   const transport = new StdioClientTransport({
     command: process.execPath,
     args: [join(PACKAGE_ROOT, 'bin', 'sandkeep'), 'mcp'],
     env: { SANDKEEP_URL: url, SANDKEEP_API_KEY: key },
   });
-  const client = new McpClient(INFO);
+  const client = clientFor(revision);
   await client.connect(transport);
-  return { ...agentOf(client, () => undefined), pid: transport.pid! };
+  return agentOf(client, () => undefined);
+}
+
+function clientFor(revision: string | undefined): McpClient {
+  return new McpClient(
+    INFO,
+    revision === undefined ? {} : { versionNegotiation: { mode: { pin: revision } } },
+  );
 }

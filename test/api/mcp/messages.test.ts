@@ -204,6 +204,55 @@ test('a client that takes no stream gets the result of a tool as JSON', async ()
   expect([status, body.id, body.result.structuredContent.sandboxes]).toEqual([200, 'a', []]);
 });
 
+describe('the revision 2026-07-28', () => {
+  const REVISION = '2026-07-28';
+
+  test('has the same tools and resources, without a session', async () => {
+    const agent = await connectHttp(service.url, owner.key, REVISION);
+    expect(agent.client.getNegotiatedProtocolVersion()).toBe(REVISION);
+    const legacy = await connectHttp(service.url, owner.key);
+    expect((await agent.client.listTools()).tools).toEqual((await legacy.client.listTools()).tools);
+    expect((await agent.call('list_sandboxes', { name_prefix: 'nobody' })).value.sandboxes).toEqual([]);
+    expect((await agent.call('get_sandbox', { sandbox: 'nobody' })).text).toContain('sandbox_not_found');
+    await expect(agent.client.readResource({ uri: 'sandkeep://x' })).rejects.toThrow('there is no resource');
+    expect([agent.sessionId(), legacy.sessionId()]).toEqual([undefined, expect.any(String)]);
+    await agent.close();
+    await legacy.close();
+  });
+
+  test('ends a call whose client cancels it, and one whose key is revoked', async () => {
+    const made = await createKey(service.ctx.pool, owner.org.id, 'newer', operator('test'));
+    const agent = await connectHttp(service.url, made.key, REVISION);
+    const stop = new AbortController();
+    const cancelled = agent.call(
+      'create_sandbox',
+      { image: 'busybox', name: 'newer-cancelled' },
+      { signal: stop.signal },
+    );
+    await untilMade('newer-cancelled');
+    stop.abort('the user');
+    await expect(cancelled).rejects.toThrow('the user');
+    const revoked = agent.call('create_sandbox', { image: 'busybox', name: 'newer-revoked' });
+    await untilMade('newer-revoked');
+    await owner.delete(`/v1/keys/${made.id}`);
+    expect((await revoked).text).toContain('invalid_api_key');
+    // All calls are over.
+    await agent.close();
+  });
+
+  test('has no subscriptions: nothing changes between calls', async () => {
+    const meta = {
+      'io.modelcontextprotocol/protocolVersion': REVISION,
+      'io.modelcontextprotocol/clientInfo': { name: 'test', version: '1' },
+      'io.modelcontextprotocol/clientCapabilities': {},
+    };
+    const message = { ...PING, method: 'subscriptions/listen', params: { _meta: meta, notifications: {} } };
+    const headers = { 'mcp-protocol-version': REVISION, 'mcp-method': 'subscriptions/listen' };
+    const [status, body] = await answerTo(message, { headers });
+    expect([status, body.error.message]).toEqual([200, expect.stringMatching(/limit|not found/i)]);
+  });
+});
+
 describe('a call in progress', () => {
   test.each([
     ['to its own process', 'here', () => service.url],
