@@ -414,7 +414,7 @@ export type LabelDailyUsage = {
 
 export type McpAnswer = {
   jsonrpc: '2.0';
-  id: string | number;
+  id: string | number | null;
   result?: Record<string, unknown>;
   error?: { code: number; message: string; data?: unknown };
 };
