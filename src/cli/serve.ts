@@ -75,6 +75,7 @@ function announce({ json, runtime, console: hasConsole }: ServeOptions, service:
       ...(service.metricsAddress === undefined ? {} : { metrics: service.metricsAddress }),
       ...(service.previews === undefined ? {} : { previews: service.previews }),
       runtime: service.runtime.name,
+      ...(service.runtime.warnings === undefined ? {} : { warnings: service.runtime.warnings }),
       ...capacity,
       version: VERSION,
       pid: process.pid,
@@ -93,6 +94,7 @@ function announce({ json, runtime, console: hasConsole }: ServeOptions, service:
     `  runtime        ${service.runtime.description}`,
     ...(reason === null ? [`  capacity       room for ${capacityText(service.runtime.capacity)}`] : []),
   ];
+  for (const warning of service.runtime.warnings ?? []) lines.push('', `  ! ${warning}.`);
   if (fallback !== undefined && runtime === 'auto') {
     lines.push('', `  ! ${fallback}.`, '  ! Sandboxes are SIMULATED: nothing runs. See "sandkeep doctor".');
   }

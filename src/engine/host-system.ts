@@ -17,7 +17,7 @@ interface Facts {
   glibc: string | undefined;
 }
 
-export type Part = 'docker' | 'nftables' | 'iproute2' | 'util-linux' | 'node';
+export type Part = 'docker' | 'nftables' | 'iproute2' | 'util-linux' | 'node' | 'qemu' | 'guest-kernel';
 
 const FAMILIES: Readonly<Record<string, SystemKind>> = {
   debian: 'debian',
@@ -40,6 +40,8 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     iproute2: 'apt-get install iproute2',
     'util-linux': 'apt-get install util-linux mount',
     node: NODE_24.debian,
+    qemu: 'apt-get install --no-install-recommends qemu-system-x86 qemu-utils e2fsprogs',
+    'guest-kernel': 'apt-get install linux-image-cloud-amd64 (Debian) or linux-image-virtual (Ubuntu)',
   },
   fedora: {
     docker: 'dnf install moby-engine && systemctl enable --now docker',
@@ -47,6 +49,8 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     iproute2: 'dnf install iproute',
     'util-linux': 'dnf install util-linux',
     node: NODE_24.fedora,
+    qemu: 'dnf install qemu-system-x86-core qemu-img e2fsprogs',
+    'guest-kernel': 'dnf install kernel-core kernel-modules',
   },
   alpine: {
     docker: 'apk add docker && rc-service docker start',
@@ -54,6 +58,8 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     iproute2: 'apk add iproute2',
     'util-linux': 'apk add util-linux',
     node: 'apk add nodejs',
+    qemu: 'apk add qemu-system-x86_64 qemu-img e2fsprogs',
+    'guest-kernel': 'apk add linux-virt',
   },
   macos: {
     docker: 'brew install --cask docker-desktop, and start it; name its socket with --docker-socket',
@@ -61,6 +67,8 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     iproute2: 'run the service on Linux',
     'util-linux': 'run the service on Linux',
     node: 'brew install node@24 && brew link --overwrite node@24',
+    qemu: 'run the service on Linux',
+    'guest-kernel': 'run the service on Linux',
   },
   other: {
     docker: 'install a Docker engine (https://docs.docker.com/engine/install)',
@@ -68,6 +76,8 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     iproute2: 'install iproute2 with the package manager of the system',
     'util-linux': 'install util-linux with the package manager of the system',
     node: 'install Node 24 (https://nodejs.org/en/download)',
+    qemu: 'install QEMU, qemu-img and mke2fs with the package manager of the system',
+    'guest-kernel': 'install a kernel with virtio, erofs and overlay, and name it with --microvm-kernel',
   },
 };
 

@@ -99,6 +99,10 @@ export class ReconnectingRuntime implements Runtime {
     return this.connected?.description ?? `${this.name}: ${this.state.reason}`;
   }
 
+  get warnings(): Runtime['warnings'] {
+    return this.connected?.warnings;
+  }
+
   async takeOver(term: { readonly valid: boolean }): Promise<void> {
     return this.inner.takeOver(term);
   }

@@ -165,6 +165,8 @@ export interface Runtime extends EngineAbilities {
    */
   readonly pullsEachStart?: boolean;
   readonly description: string;
+  /** For operators, at each start of the service and in `/readyz`. Default: none. */
+  readonly warnings?: readonly string[] | undefined;
   /** Undefined: volumes are directories of this machine. */
   readonly volumes?: EngineVolumes | undefined;
 

@@ -2,10 +2,11 @@ import type { EngineDefinition } from '../engine/definition.js';
 import type { Options } from '../options/option.js';
 import { docker } from './docker/engine.js';
 import { kubernetes } from './kubernetes/engine.js';
+import { microvm } from './microvm/engine.js';
 import { simulated } from './simulated/engine.js';
 
 /** Every engine. A new one is a folder beside these, and a word here. */
-const REGISTERED = [docker, kubernetes, simulated] as const;
+const REGISTERED = [docker, kubernetes, microvm, simulated] as const;
 
 export const ENGINES: readonly EngineDefinition[] = REGISTERED;
 

@@ -8,6 +8,7 @@ import type { App } from './route.js';
 /** The part of a runtime that readiness depends on. */
 interface Engine {
   readonly name: string;
+  readonly warnings?: readonly string[] | undefined;
   readonly engine?: { state: string; reason: string | null };
 }
 
@@ -57,7 +58,7 @@ export function healthRoutes(app: App, ctx: Served): void {
         headers: { 'retry-after': '5' },
       });
     }
-    const warnings = ctx.disk.warnings();
+    const warnings = [...(ctx.runtime.warnings ?? []), ...ctx.disk.warnings()];
     return { status: 'ready', runtime, ...(warnings.length === 0 ? {} : { warnings }) };
   });
 }

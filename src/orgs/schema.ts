@@ -17,7 +17,9 @@ export const OrgWithRole = Named(
     slug: Type.String({ description: 'The short name of the organization, unique in the installation.' }),
     mfa_required: Type.Boolean({ description: 'Always false, because the service has no logins.' }),
     role: Field(OrgRole, 'Always `owner`. The scopes of the key say what it may do.'),
-    runtime: Type.String({ description: 'The runtime that new sandboxes get: `docker` or `simulated`.' }),
+    runtime: Type.String({
+      description: 'The runtime that new sandboxes get: such as `docker` or `microvm`.',
+    }),
     created_at: Field(DateTime, 'The time at which the organization was created.'),
     updated_at: Field(DateTime, 'The time at which the organization last changed.'),
   },

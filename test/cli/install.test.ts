@@ -9,7 +9,7 @@ import { expectRefused, run, runJson } from '../support/cli.js';
 const UNIT = '/etc/systemd/system/sandkeep.service';
 const USERS = '/etc/sysusers.d/sandkeep.conf';
 const ENVIRONMENT = '/etc/sandkeep/sandkeep.env';
-const RUNTIMES = ['simulated', 'kubernetes', 'docker'];
+const RUNTIMES = ['simulated', 'kubernetes', 'docker', 'microvm'];
 
 let folder: string;
 let root: string;
@@ -98,7 +98,7 @@ describe('sandkeep install --systemd', () => {
     expectRefused(await run(['install', '--root', root, '--runtime', 'docker']), 'add --systemd');
     expectRefused(
       await install(),
-      /name one with --runtime docker, --runtime kubernetes, --runtime simulated/,
+      /name one with --runtime docker, --runtime kubernetes, --runtime microvm, --runtime simulated/,
     );
     expectRefused(await install('--runtime', 'auto'), /the rights of the unit depend on the runtime/);
     expectRefused(await install('--remove', '--dry-run'), '--dry-run does not go with --remove');

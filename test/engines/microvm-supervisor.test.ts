@@ -226,8 +226,9 @@ describeSupervisor('the supervisor of a virtual machine', () => {
   test('killed, takes its monitor with it, and the run ends at its last sign of life', async () => {
     const vm = begin(`${READY} sleep 600`);
     const record = await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
-    const ids = { orgId: 'o', sandboxId: 's', firstRunId: 'r', imageDigest: 'd' };
-    const held = { places: vm.places, identity: ids, run: { runId: 'r', user: USER }, record };
+    const image = { env: [], entrypoint: [], user: '', workdir: '', stopSignal: null };
+    const ids = { orgId: 'o', sandboxId: 's', firstRunId: 'r', imageDigest: 'd', image };
+    const held = { places: vm.places, identity: ids, run: { runId: 'r', user: USER, workdir: '/' }, record };
     expect(await holdingOf({ ...held, isAlive: true })).toMatchObject({ state: 'running', finishedAt: null });
     const killedAt = microsOf(now());
     process.kill(record.supervisor.pid, 'SIGKILL');

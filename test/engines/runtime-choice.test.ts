@@ -125,7 +125,7 @@ describe('the runtime of an installation', () => {
     const changed = planRuntime({ choice: 'docker', change: true }, simulated);
     expect([changed.engine.name, changed.missing]).toEqual(['docker', 'refuse']);
     expect(() => planRuntime({ choice: 'auto', change: true }, docker)).toThrow(
-      '--runtime docker, --runtime kubernetes or',
+      '--runtime docker, --runtime kubernetes, --runtime microvm or',
     );
   });
 

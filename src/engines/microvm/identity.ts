@@ -10,6 +10,14 @@ const Identity = Type.Object({
   /** The run for which its disk was made. */
   firstRunId: Type.String(),
   imageDigest: Type.String(),
+  /** The part of the configuration of the image that its runs need, as the image may be removed meanwhile. */
+  image: Type.Object({
+    env: Type.Array(Type.String()),
+    entrypoint: Type.Array(Type.String()),
+    user: Type.String(),
+    workdir: Type.String(),
+    stopSignal: Type.Union([Type.String(), Type.Null()]),
+  }),
 });
 export type Identity = Static<typeof Identity>;
 
@@ -18,6 +26,8 @@ const RunFile = Type.Object({
   runId: Type.String(),
   /** The user of its monitor. */
   user: Type.Integer(),
+  /** Of its commands. */
+  workdir: Type.String(),
 });
 export type RunFile = Static<typeof RunFile>;
 

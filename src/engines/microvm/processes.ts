@@ -18,7 +18,7 @@ export interface ProcessUse {
 let bootId: string | undefined;
 
 /** The machine has another one at each start. */
-export function thisBoot(): string {
+function thisBoot(): string {
   bootId ??= readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
   return bootId;
 }

@@ -1,0 +1,100 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { availableParallelism, hostname, totalmem } from 'node:os';
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import type { Surroundings } from '../../engine/definition.js';
+import { machineCapacity } from '../../engine/machine-capacity.js';
+import { SHARED_CPU_MILLIS } from '../../engine/shared-cpu.js';
+import { SlotQueue } from '../../fairness/slot-queue.js';
+import { ExplainedError } from '../../lib/explained-error.js';
+import { createPrivateFile } from '../../lib/private-file.js';
+import { newId } from '../../lib/uuid.js';
+import type { ValuesOf } from '../../options/option.js';
+import { Changes } from './changes.js';
+import { ControlGroups } from './control-groups.js';
+import { ImageNames } from './images/image-names.js';
+import { ImageStore } from './images/image-store.js';
+import { IMAGES_DIRECTORY } from './images/images-directory.js';
+import { requireKvm, requireMonitor, versionOf } from './machine.js';
+import type { MICROVM_OPTIONS } from './options.js';
+import { DIRECTORY, sandboxesDirectory } from './places.js';
+import { engineBootFiles } from './prepare-boot.js';
+import { MicrovmRuntime } from './runtime.js';
+import { MonitorUsers } from './users.js';
+
+/** Kernels with what the initramfs holds do not start with less. */
+const SMALLEST_MEMORY_MIB = 128;
+const DEFAULT_DISK_MIB = 10_240;
+const STARTS_PER_CPU = 2;
+const FEWEST_STARTS = 4;
+const LONGEST_WAIT_MS = 3_600_000;
+const MIB = 1024 * 1024;
+
+const EMULATION =
+  'The processors of sandboxes are EMULATED (--microvm-emulation): this is slow, isolates less than KVM, and is only for tests';
+
+export async function connectMicrovm(
+  options: ValuesOf<typeof MICROVM_OPTIONS>,
+  surroundings: Surroundings,
+): Promise<MicrovmRuntime> {
+  const { instanceId, dataDir } = surroundings;
+  if (process.platform !== 'linux') throw new ExplainedError('the microvm runtime needs Linux');
+  if (process.geteuid?.() !== 0)
+    throw new ExplainedError(
+      'the microvm runtime needs root, which gives each monitor a user of its own: sudo sandkeep install --systemd --runtime microvm',
+    );
+  const isEmulated = options.microvmEmulation;
+  const monitor = requireMonitor();
+  const kvm = isEmulated ? undefined : requireKvm();
+  const version = await versionOf(monitor);
+  const directory = join(dataDir, DIRECTORY);
+  mkdirSync(sandboxesDirectory(directory), { recursive: true, mode: 0o700 });
+  const images = new ImageStore(join(dataDir, IMAGES_DIRECTORY));
+  const groups = ControlGroups.open(createHash('sha256').update(instanceId).digest('hex').slice(0, 16), {
+    isEmulated,
+  });
+  const sharedCpuMillis = surroundings.sharedCpuMillis ?? SHARED_CPU_MILLIS.default;
+  const total = Math.max(availableParallelism() * STARTS_PER_CPU, FEWEST_STARTS);
+  const how = isEmulated
+    ? 'by SOFTWARE EMULATION, which is slow and isolates less than KVM: ONLY FOR TESTS'
+    : 'with KVM';
+  const unlimited = groups
+    ? ''
+    : '; NO LIMITS of CPU and memory, because this process may not write control groups';
+  return new MicrovmRuntime({
+    parts: {
+      directory,
+      monitor,
+      isEmulated,
+      kvmGroup: kvm?.group,
+      boot: await engineBootFiles(directory, options.microvmKernel),
+      images,
+      names: new ImageNames(images.root),
+      overheadMib: options.microvmOverheadMib,
+      sharedCpuMillis,
+      defaultDiskMib: surroundings.defaultDiskMib || DEFAULT_DISK_MIB,
+      users: new MonitorUsers(instanceId),
+      groups,
+      changes: new Changes(directory),
+      places: new SlotQueue({ total, each: total - 1, maxWaitMs: LONGEST_WAIT_MS }),
+    },
+    engineId: engineIdIn(directory),
+    machine: hostname(),
+    capacity: { ...machineCapacity(), ...surroundings.capacity },
+    bounds: {
+      vcpus: availableParallelism(),
+      memoryMib: Math.floor(totalmem() / MIB),
+      smallestMemoryMib: SMALLEST_MEMORY_MIB,
+      sharedCpuMillis,
+    },
+    warnings: isEmulated ? [EMULATION] : undefined,
+    description: `microvm: virtual machines of QEMU ${version} ${how}, network: none${unlimited}`,
+  });
+}
+
+/** When two processes create the file at once, both use the first one. */
+function engineIdIn(directory: string): string {
+  const file = join(directory, 'engine-id');
+  createPrivateFile(file, newId);
+  return readFileSync(file, 'utf8').trim();
+}

@@ -1,0 +1,123 @@
+import { DESCRIPTOR } from './supervisor.js';
+
+/** A block device. The file is a descriptor of the monitor, so that its user needs no path. */
+interface Disk {
+  /** By which the sandbox finds it. */
+  serial: string;
+  descriptor: number;
+  /** Never probed: a sandbox could write the header of another format. */
+  format: 'raw' | 'qcow2';
+  isReadonly: boolean;
+}
+
+export interface VirtualMachine {
+  program: string;
+  isEmulated: boolean;
+  vcpus: number;
+  memoryMib: number;
+  disks: readonly Disk[];
+  kernel: number;
+  initramfs: number;
+  commandLine: string;
+  /** The number of descriptors that the service opened for it. */
+  files: number;
+}
+
+/** In the order in which a supervisor adds them. */
+const PORTS = ['qmp', 'control', 'output', 'console', 'agent'] as const;
+
+/** The translated code of an emulated processor. The default is a quarter of the memory of the guest, and more. */
+const TRANSLATION_MIB = 64;
+
+/**
+ * The command line of QEMU. Only virtio devices: each of the others is code that a hostile sandbox reaches. Its disks
+ * are descriptors, and it may start no process and take no right (`-sandbox`).
+ */
+export function monitorArguments(machine: VirtualMachine): string[] {
+  const first = DESCRIPTOR.first + machine.files;
+  const port = (name: (typeof PORTS)[number]) => first + PORTS.indexOf(name);
+  return [
+    machine.program,
+    '-nodefaults',
+    '-no-user-config',
+    '-no-reboot',
+    '-display',
+    'none',
+    '-sandbox',
+    'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny',
+    // The supervisor lets the processors run.
+    '-S',
+    '-machine',
+    MACHINE,
+    ...processorArguments(machine),
+    '-smp',
+    String(machine.vcpus),
+    '-m',
+    `${machine.memoryMib}M`,
+    '-kernel',
+    `/proc/self/fd/${machine.kernel}`,
+    '-initrd',
+    `/proc/self/fd/${machine.initramfs}`,
+    '-append',
+    machine.commandLine,
+    '-chardev',
+    `socket,id=qmp,fd=${port('qmp')}`,
+    '-mon',
+    'chardev=qmp,mode=control',
+    '-chardev',
+    `socket,id=console,fd=${port('console')}`,
+    '-serial',
+    'chardev:console',
+    '-device',
+    'virtio-serial-device,max_ports=4',
+    '-chardev',
+    `socket,id=agent,fd=${port('agent')},server=on,wait=off`,
+    '-device',
+    'virtserialport,chardev=agent,name=agent',
+    '-chardev',
+    `socket,id=control,fd=${port('control')}`,
+    '-device',
+    'virtserialport,chardev=control,name=control',
+    '-chardev',
+    `socket,id=output,fd=${port('output')}`,
+    '-device',
+    'virtserialport,chardev=output,name=output',
+    '-object',
+    'rng-random,id=entropy,filename=/dev/urandom',
+    '-device',
+    'virtio-rng-device,rng=entropy',
+    ...machine.disks.flatMap(diskArguments),
+  ];
+}
+
+/** Without PCI, and with the tables by which a kernel of a distribution finds the devices. */
+const MACHINE = 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on';
+
+function processorArguments({ isEmulated }: VirtualMachine): string[] {
+  if (!isEmulated) return ['-accel', 'kvm', '-cpu', 'host'];
+  return ['-accel', `tcg,tb-size=${TRANSLATION_MIB}`, '-cpu', 'qemu64'];
+}
+
+function diskArguments({ serial, descriptor, format, isReadonly }: Disk): string[] {
+  const access = { 'read-only': isReadonly, 'auto-read-only': false };
+  const file = {
+    driver: 'file',
+    'node-name': `${serial}-file`,
+    filename: `/dev/fdset/${descriptor}`,
+    ...access,
+    ...(isReadonly ? {} : { discard: 'unmap' }),
+  };
+  // Without "backing" a header could name another file of the machine.
+  const disk = { driver: format, 'node-name': serial, file: `${serial}-file`, ...access };
+  const whole = format === 'raw' ? disk : { ...disk, backing: null, discard: 'unmap' };
+  return [
+    '-add-fd',
+    `fd=${descriptor},set=${descriptor}`,
+    '-blockdev',
+    JSON.stringify(file),
+    '-blockdev',
+    JSON.stringify(whole),
+    '-device',
+    `virtio-blk-device,drive=${serial},serial=${serial}${isReadonly ? '' : ',discard=on'}`,
+  ];
+}

@@ -1,0 +1,34 @@
+import type { SlotQueue } from '../../fairness/slot-queue.js';
+import type { BootFiles } from './boot/boot-files.js';
+import type { Changes } from './changes.js';
+import type { ControlGroups } from './control-groups.js';
+import type { ImageNames } from './images/image-names.js';
+import type { ImageStore } from './images/image-store.js';
+import type { MonitorUsers } from './users.js';
+
+/** The parts of the engine that a start works with. */
+export interface MicrovmParts {
+  /** That of the engine, in the data directory. */
+  directory: string;
+  /** The program of the monitor. */
+  monitor: string;
+  isEmulated: boolean;
+  /** That of /dev/kvm. Undefined: there is none, or the service needs none. */
+  kvmGroup: number | undefined;
+  /** The kernel of virtual machines, and their first programs. */
+  boot: BootFiles;
+  images: ImageStore;
+  /** Those that the operator gave to images. */
+  names: ImageNames;
+  /** Memory of a monitor beside that of its guest, which the kernel enforces. */
+  overheadMib: number;
+  sharedCpuMillis: number;
+  /** For sandboxes without a disk size. */
+  defaultDiskMib: number;
+  users: MonitorUsers;
+  /** Undefined: this process may not write control groups. */
+  groups: ControlGroups | undefined;
+  changes: Changes;
+  /** A start takes processor time of the machine, above all where processors are emulated. */
+  places: SlotQueue;
+}

@@ -1,0 +1,51 @@
+import { openSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { StartRefusedError, type Run } from '../../engine/runtime.js';
+import { newId } from '../../lib/uuid.js';
+import { bootFiles, type BootFiles } from './boot/boot-files.js';
+import { writeBootConfiguration } from './boot/configuration.js';
+import { kernelOptions } from './boot/kernel-options.js';
+import { runConfiguration } from './boot/run-configuration.js';
+import type { Identity } from './identity.js';
+import type { MicrovmParts } from './parts.js';
+
+/** In memory: the configuration has the secrets of the sandbox. */
+const MEMORY = '/dev/shm';
+
+export interface Boot {
+  /** An open descriptor of a file that has no name any more. */
+  configuration: number;
+  kernel: string;
+  initramfs: string;
+  commandLine: string;
+}
+
+/** `directory`: that of the engine. They are made when the programs or the kernel of this machine have changed. */
+export async function engineBootFiles(directory: string, kernel: string | undefined): Promise<BootFiles> {
+  return bootFiles({ directory: join(directory, 'boot'), kernel });
+}
+
+export async function prepareBoot(
+  { boot, isEmulated }: Pick<MicrovmParts, 'boot' | 'isEmulated'>,
+  run: Run,
+  { image }: Identity,
+): Promise<Boot> {
+  const { kernel, initramfs, modules } = boot;
+  const file = join(MEMORY, `sandkeep-${newId()}`);
+  try {
+    const configuration = runConfiguration(run, { image, modules, network: null, files: [] });
+    await writeBootConfiguration(file, configuration);
+    return {
+      configuration: openSync(file, 'r'),
+      kernel,
+      initramfs,
+      commandLine: kernelOptions({ isEmulated }),
+    };
+  } catch (error) {
+    if (error instanceof RangeError) throw new StartRefusedError(error.message, { cause: error });
+    throw error;
+  } finally {
+    await rm(file, { force: true });
+  }
+}

@@ -1,0 +1,225 @@
+import { watch } from 'node:fs';
+import { mkdir, rename, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Activity, Capacity, Holding, LogChunk, LogQuery, Run, Runtime } from '../../engine/runtime.js';
+import type { CommandState } from '../../guest/command-end.js';
+import { instantFromMicros } from '../../lib/instant.js';
+import { sleep } from '../../lib/sleep.js';
+import { newId } from '../../lib/uuid.js';
+import type { Capability } from '../../spec/capabilities.js';
+import { CAPABILITIES } from './capabilities.js';
+import { MicrovmGuests } from './guests.js';
+import { heldSandboxes, holdingOf, readHeld, type HeldSandbox } from './holdings.js';
+import { followOutput } from './output-log.js';
+import type { MicrovmParts } from './parts.js';
+import { placesOf, sandboxesDirectory } from './places.js';
+import { isAlive, isRunning, useOf } from './processes.js';
+import { VmStarts } from './starts.js';
+import { askUse, requestStop } from './supervisor.js';
+
+/** After this time the output is read again, also where the kernel tells nothing of it. */
+const LOOK_MS = 1_000;
+const SETTLE_MS = 20;
+/** A monitor that was killed ends in less, unless its disk hangs. */
+const KILLED_MS = 30_000;
+
+export interface MicrovmRuntimeOptions {
+  parts: MicrovmParts;
+  engineId: string;
+  machine: string;
+  capacity: Capacity;
+  bounds: Runtime['bounds'];
+  description: string;
+  warnings: readonly string[] | undefined;
+}
+
+/**
+ * Runs sandboxes as virtual machines. Each has a directory with its disk, and while it runs a supervisor that outlives
+ * this process and keeps the record of the run. This class only starts supervisors, asks them, and reads their records.
+ */
+export class MicrovmRuntime implements Runtime {
+  readonly name = 'microvm';
+  readonly engineId: string;
+  readonly machine: string;
+  readonly diskPath: string;
+  readonly capacity: Capacity;
+  readonly bounds: Runtime['bounds'];
+  readonly description: string;
+  readonly warnings: readonly string[] | undefined;
+  readonly capabilities: ReadonlySet<Capability> = new Set(CAPABILITIES);
+  /** An agent is a process of the sandbox, and costs nothing of an engine. */
+  readonly opensGuestsEarly = true;
+
+  private readonly parts: MicrovmParts;
+  private readonly starts: VmStarts;
+  private readonly guests = new MicrovmGuests();
+  /** As the latest list found them. */
+  private running: ReadonlyMap<string, HeldSandbox> = new Map();
+
+  constructor({ parts, engineId, machine, capacity, bounds, description, warnings }: MicrovmRuntimeOptions) {
+    this.parts = parts;
+    this.engineId = engineId;
+    this.machine = machine;
+    this.diskPath = sandboxesDirectory(parts.directory);
+    this.capacity = capacity;
+    this.bounds = bounds;
+    this.description = description;
+    this.warnings = warnings;
+    this.starts = new VmStarts(parts);
+  }
+
+  async takeOver(): Promise<void> {
+    this.running = new Map();
+    await rm(this.removedDirectory, { recursive: true, force: true });
+    await this.list();
+  }
+
+  async start(run: Run, signal: AbortSignal): Promise<void> {
+    await this.starts.start(run, signal);
+  }
+
+  async stop(sandboxId: string, graceMs: number): Promise<void> {
+    const held = await readHeld(this.parts.directory, sandboxId);
+    if (held?.record === undefined || !held.isAlive) return;
+    const { places, record } = held;
+    const { monitor } = record;
+    // A supervisor that was killed takes its monitor with it.
+    if (!(await requestStop(places.run, graceMs)) && monitor && isRunning(monitor))
+      process.kill(monitor.pid, 'SIGKILL');
+    const limit = performance.now() + KILLED_MS;
+    while (isAlive(record)) {
+      if (performance.now() > limit) throw new Error(`the monitor of the sandbox ${sandboxId} does not end`);
+      await sleep(SETTLE_MS);
+    }
+    this.parts.users.release(sandboxId);
+    this.parts.changes.announce();
+  }
+
+  async destroy(sandboxId: string): Promise<void> {
+    await this.stop(sandboxId, 0);
+    this.parts.groups?.remove(sandboxId);
+    const { directory } = placesOf(this.parts.directory, sandboxId);
+    // In one step: a directory without its first files would belong to nobody.
+    const removed = join(this.removedDirectory, newId());
+    await mkdir(this.removedDirectory, { recursive: true, mode: 0o700 });
+    try {
+      await rename(directory, removed);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      return;
+    }
+    await rm(removed, { recursive: true, force: true });
+  }
+
+  async list(): Promise<Holding[]> {
+    const held = await heldSandboxes(this.parts.directory);
+    const running = held.filter((sandbox) => sandbox.isAlive);
+    this.running = new Map(running.map((sandbox) => [sandbox.identity.sandboxId, sandbox]));
+    this.parts.users.keep(
+      new Map(running.flatMap(({ identity, run }) => (run ? [[identity.sandboxId, run.user] as const] : []))),
+    );
+    this.guests.keep(new Set(running.flatMap(({ run }) => run?.runId ?? [])));
+    return Promise.all(held.map(async (sandbox) => this.holding(sandbox)));
+  }
+
+  async activity(sandboxIds: readonly string[]): Promise<Map<string, Activity>> {
+    const measured = await Promise.all(sandboxIds.map(async (id) => [id, await this.measure(id)] as const));
+    return new Map(measured.flatMap(([id, use]) => (use ? [[id, use]] : [])));
+  }
+
+  async commandStates(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>> {
+    const states = new Map<string, CommandState>();
+    for (const id of sandboxIds) {
+      const record = this.running.get(id)?.record;
+      if (!record) continue;
+      const { command } = record;
+      if (!command) states.set(id, 'running');
+      else {
+        const { code: exitCode, signal, outOfMemory, endedAt } = command;
+        states.set(id, { exitCode, signal, outOfMemory, endedAt: instantFromMicros(endedAt) });
+      }
+    }
+    return Promise.resolve(states);
+  }
+
+  async makeRoom(): Promise<void> {}
+
+  async diskUse(sandboxId: string): Promise<number | undefined> {
+    const { disk } = placesOf(this.parts.directory, sandboxId);
+    const found = await stat(disk).catch(() => undefined);
+    return found && found.blocks * 512;
+  }
+
+  async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {
+    const held = await readHeld(this.parts.directory, sandboxId);
+    if (!held) return;
+    const { places, run } = held;
+    let wake = () => undefined as void;
+    const watcher = watch(places.directory, { persistent: false }, () => wake());
+    watcher.on('error', () => undefined);
+    try {
+      yield* followOutput(places, query, async () => {
+        const changed = new Promise<void>((resolve) => (wake = resolve));
+        const now = await readHeld(this.parts.directory, sandboxId);
+        if (signal.aborted || !now?.isAlive || now.run?.runId !== run?.runId) return false;
+        await Promise.race([changed, sleep(LOOK_MS, signal)]);
+        return !signal.aborted;
+      });
+    } finally {
+      watcher.close();
+    }
+  }
+
+  async openGuest(sandboxId: string): ReturnType<Runtime['openGuest']> {
+    const held = await readHeld(this.parts.directory, sandboxId);
+    if (!held?.isAlive) throw new Error(`the engine runs no virtual machine of the sandbox ${sandboxId}`);
+    return this.guests.open(held);
+  }
+
+  async *watch(signal: AbortSignal): AsyncIterable<void> {
+    while (!signal.aborted) {
+      await this.parts.changes.next(LONGEST_WAIT_MS, signal);
+      if (!signal.aborted) yield;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.guests.close();
+    this.parts.changes.close();
+    return Promise.resolve();
+  }
+
+  private get removedDirectory(): string {
+    return join(this.parts.directory, 'removed');
+  }
+
+  private async holding(sandbox: HeldSandbox): Promise<Holding> {
+    const holding = await holdingOf(sandbox);
+    const { exit } = holding;
+    if (exit?.code !== KILLED || !this.parts.groups?.ranOut(holding.sandboxId)) return holding;
+    return { ...holding, exit: { ...exit, outOfMemory: true } };
+  }
+
+  /**
+   * The memory and the processor time are those of the monitor, which the sandbox cannot falsify. An emulated processor
+   * works while the sandbox is idle, so there the sandbox tells its processor time itself.
+   */
+  private async measure(sandboxId: string): Promise<Activity | undefined> {
+    const held = this.running.get(sandboxId) ?? (await readHeld(this.parts.directory, sandboxId));
+    const monitor = held?.record?.monitor;
+    const use = monitor && useOf(monitor);
+    if (!held || !use) return undefined;
+    const guest = await askUse(held.places.run);
+    if (this.parts.isEmulated && !guest) return undefined;
+    const diskBytes = await this.diskUse(sandboxId);
+    return {
+      ...use,
+      ...(guest ? { processes: guest.processes } : {}),
+      ...(guest && this.parts.isEmulated ? { cpuMicros: guest.cpuMicros } : {}),
+      ...(diskBytes === undefined ? {} : { diskBytes }),
+    };
+  }
+}
+
+const KILLED = 137;
+const LONGEST_WAIT_MS = 3_600_000;

@@ -1,0 +1,40 @@
+import { createHash } from 'node:crypto';
+
+/** Above the users that systemd gives to containers and services, and below the end of the 31-bit numbers. */
+const FIRST = 0x7000_0000;
+const INSTALLATIONS = 4_096;
+const EACH = 65_536;
+
+/**
+ * The users of monitors: one for each virtual machine that runs, so that a monitor that a sandbox has taken over can
+ * touch no other one. They have no entry in /etc/passwd and own no file.
+ */
+export class MonitorUsers {
+  private readonly first: number;
+  private readonly taken = new Map<string, number>();
+
+  constructor(instanceId: string) {
+    const part = createHash('sha256').update(instanceId).digest().readUInt32BE(0) % INSTALLATIONS;
+    this.first = FIRST + part * EACH;
+  }
+
+  /** Those of the sandboxes that run, as their directories tell. */
+  keep(running: ReadonlyMap<string, number>): void {
+    for (const sandboxId of this.taken.keys()) if (!running.has(sandboxId)) this.taken.delete(sandboxId);
+    for (const [sandboxId, user] of running) this.taken.set(sandboxId, user);
+  }
+
+  take(sandboxId: string): number {
+    const used = new Set(this.taken.values());
+    for (let user = this.first; user < this.first + EACH; user += 1) {
+      if (used.has(user)) continue;
+      this.taken.set(sandboxId, user);
+      return user;
+    }
+    throw new Error(`${EACH} virtual machines run, which is the most of an installation`);
+  }
+
+  release(sandboxId: string): void {
+    this.taken.delete(sandboxId);
+  }
+}
