@@ -319,7 +319,10 @@ describe('a mistake is answered by one sentence on standard error', () => {
     [['serve', '--port', '65536'], '--port is "65536"; it must be a port from 0 to 65535'],
     [['serve', '--port', ''], '--port is ""; it must be a port from 0 to 65535'],
     [['serve', '--volume-purge-hours', '1.5'], 'it must be a number of hours from 0 to 8760'],
-    [['serve', '--runtime', 'firecracker'], 'it must be one of "auto", "docker", "kubernetes", "microvm", "simulated"'],
+    [
+      ['serve', '--runtime', 'firecracker'],
+      'it must be one of "auto", "docker", "kubernetes", "microvm", "simulated"',
+    ],
     [['import', '/nonexistent/file'], 'cannot read /nonexistent/file: ENOENT'],
     [['import', '/'], 'cannot read /: it is a directory'],
     [['org', 'create', '--name', 'x', '--slug', 'Not_A_Slug'], 'the slug must be 2 to 63 lower-case letters'],

@@ -34,7 +34,7 @@ export interface GroupLimits {
 export class ControlGroups {
   private constructor(
     private readonly version: 1 | 2,
-    /** Of this installation, below each root. */
+    /** The group of this installation, below each root. */
     private readonly name: string,
     private readonly weight: typeof WEIGHT,
   ) {}

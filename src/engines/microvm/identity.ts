@@ -26,7 +26,7 @@ const RunFile = Type.Object({
   runId: Type.String(),
   /** The user of its monitor. */
   user: Type.Integer(),
-  /** Of its commands. */
+  /** Commands run in it. */
   workdir: Type.String(),
 });
 export type RunFile = Static<typeof RunFile>;

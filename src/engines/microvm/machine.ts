@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { ExplainedError } from '../../lib/explained-error.js';
 
-/** What virtual machines need of this machine, as far as it can be seen without starting one. */
+/** The needs of virtual machines, as far as they can be checked without starting one. */
 
 export const KVM_DEVICE = '/dev/kvm';
 const MONITORS: Record<string, string> = { x64: 'qemu-system-x86_64' };

@@ -12,8 +12,8 @@ import type { MicrovmParts } from './parts.js';
 import { placesOf } from './places.js';
 
 /**
- * Makes the directory of a sandbox with its base and its disk, so far as an earlier start has not. A crash leaves parts,
- * which the next start completes. Throws StartRefusedError.
+ * Makes the directory of a sandbox with its base and its disk, so far as an earlier start has not. A crash leaves
+ * parts, which the next start completes. Throws StartRefusedError.
  */
 export async function prepareDisks(
   parts: MicrovmParts,
