@@ -66,13 +66,15 @@ export interface GatedNetwork {
 
 /** `volumeId`: never shown to callers. */
 export type VolumeMount = Extract<MountRequest, { type: 'bind' | 'named' }> & { volumeId: string };
-export type RunMount = Exclude<MountRequest, { type: 'bind' | 'named' }> | VolumeMount;
+/** The file is in the host volume. `volumeId`: never shown to callers. */
+export type DiskImageMount = Extract<MountRequest, { type: 'disk_image' }> & { volumeId: string };
+export type RunMount = Extract<MountRequest, { type: 'tmpfs' }> | VolumeMount | DiskImageMount;
 
 /** The volumes that the mounts of a request name. */
 export interface MountVolumes {
   /** The ids of managed volumes by their names. */
   named: ReadonlyMap<string, string>;
-  /** The id of the host volume, if the request mounts a part of it. */
+  /** The id of the host volume, if the request mounts a part or a disk image of it. */
   host: string | undefined;
 }
 

@@ -12,7 +12,8 @@ export async function volumesOf(
   { mounts = [] }: CreateSandboxRequest,
   runtime: Runtime,
 ): Promise<MountVolumes> {
-  const host = mounts.some(({ type }) => type === 'bind') ? await getHostVolume(tx, orgId) : undefined;
+  const isOfHost = mounts.some(({ type }) => type === 'bind' || type === 'disk_image');
+  const host = isOfHost ? await getHostVolume(tx, orgId) : undefined;
   const names = [...new Set(mounts.flatMap((mount) => (mount.type === 'named' ? [mount.name] : [])))];
   const found = names.length === 0 ? [] : await lockActiveVolumes(tx, orgId, names);
   const named = new Map(found.map(({ id, name }) => [name, id]));

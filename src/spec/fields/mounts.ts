@@ -140,9 +140,9 @@ function withVolumes(asked: readonly MountRequest[], { named, host }: MountVolum
       case 'named':
         return { ...mount, volumeId: named.get(mount.name)! };
       case 'bind':
+      case 'disk_image':
         return { ...mount, volumeId: host! };
       case 'tmpfs':
-      case 'disk_image':
         return mount;
     }
   });

@@ -1,0 +1,76 @@
+import { constants } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { StartRefusedError } from '../../../engine/runtime.js';
+import type { DiskImageMount } from '../../../spec/run-spec.js';
+import { fdPath, openForStat, VolumePathError } from '../../../volumes/storage/guest-path.js';
+import type { VolumeStore } from '../../../volumes/storage/store.js';
+import { explainQcow2 } from './qcow2-header.js';
+import { explainVmdk } from './vmdk-header.js';
+
+const SECTOR_BYTES = 512;
+
+/**
+ * Opens the file of a disk image in its volume, for a monitor that gets the descriptor and the format. No symlink is
+ * followed, and the file names no other file. The caller closes it. `field`: the mount in the request. Throws
+ * StartRefusedError.
+ */
+export async function openDiskImage(
+  volumes: Pick<VolumeStore, 'openParent'>,
+  orgId: string,
+  mount: DiskImageMount,
+  field: string,
+): Promise<FileHandle> {
+  const refusal = (reason: string) =>
+    new StartRefusedError(`${field}: the disk image ${mount.host} cannot be used: ${reason}`);
+  const file = await openFile(volumes, orgId, mount).catch((error: unknown) => {
+    throw error instanceof VolumePathError ? refusal(error.message) : error;
+  });
+  if (!file) throw refusal('it is no file');
+  try {
+    const reason = await explain(file, mount.format);
+    if (reason !== undefined) throw refusal(reason);
+    return file;
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+}
+
+/** Undefined: it is something else, which is not opened, because a device or a pipe may do something then. */
+async function openFile(
+  volumes: Pick<VolumeStore, 'openParent'>,
+  orgId: string,
+  { volumeId, host, options }: DiskImageMount,
+): Promise<FileHandle | undefined> {
+  const { parent, name } = await volumes.openParent(orgId, volumeId, host);
+  try {
+    if (name === undefined) return undefined;
+    const { handle, stats } = await openForStat(parent, name);
+    try {
+      if (!stats.isFile()) return undefined;
+      return await open(fdPath(handle), options?.readonly === true ? constants.O_RDONLY : constants.O_RDWR);
+    } finally {
+      await handle.close();
+    }
+  } finally {
+    await parent.close();
+  }
+}
+
+/** Undefined: the file is a disk of the format, and the disk is in this file alone. */
+async function explain(file: FileHandle, format: DiskImageMount['format']): Promise<string | undefined> {
+  const { size } = await file.stat();
+  const read = async (position: number, length: number) => {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(length), 0, length, position);
+    return buffer.subarray(0, bytesRead);
+  };
+  switch (format) {
+    case 'qcow2':
+      return explainQcow2(read);
+    case 'vmdk':
+      return explainVmdk(read, size);
+    case 'raw':
+      if (size > 0 && size % SECTOR_BYTES === 0) return undefined;
+      return `its size must be a multiple of ${SECTOR_BYTES} bytes`;
+  }
+}
