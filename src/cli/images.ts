@@ -6,6 +6,7 @@ import { measure } from '../disk/disk-reserve.js';
 import { ImageNames } from '../engines/microvm/images/image-names.js';
 import { ImageStore } from '../engines/microvm/images/image-store.js';
 import { IMAGES_DIRECTORY } from '../engines/microvm/images/images-directory.js';
+import { ownArchitecture } from '../engines/microvm/images/own-architecture.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { familiarForm, formatImageReference, parseImageReference } from '../spec/image-reference.js';
 import { print } from './command.js';
@@ -16,7 +17,6 @@ import { table } from './table.js';
 
 type ImagesOptions = Pick<Config, 'dataDir' | 'diskReserveMib'> & { json?: true; wide?: true };
 
-const ARCHITECTURES: Partial<Record<NodeJS.Architecture, string>> = { x64: 'amd64', arm64: 'arm64' };
 const MIB = 1_024 * 1_024;
 
 export function imagesCommand(): Command {
@@ -118,13 +118,6 @@ async function freeBytes(root: string, { diskReserveMib }: ImagesOptions): Promi
   await mkdir(root, { recursive: true, mode: 0o700 });
   const room = await measure('engine', root, diskReserveMib);
   return room ? Math.max(0, room.freeBytes - room.reserveBytes) : Infinity;
-}
-
-function ownArchitecture(): string {
-  const architecture = ARCHITECTURES[process.arch];
-  if (architecture === undefined)
-    throw new ExplainedError(`microVMs run on x86-64 and ARM64, and not on ${process.arch}`);
-  return architecture;
 }
 
 /** An interrupted import leaves nothing. */

@@ -289,6 +289,7 @@ describeMicrovm('a run in a virtual machine', () => {
     const mounts = types.map((type): RunSpec['mounts'][number] => ({
       type: 'disk_image',
       host: type,
+      volumeId: '',
       guest: `/images/${type}`,
       format: 'raw',
       options: type === 'ext4' ? { nosuid: true, nodev: true, noexec: true } : { readonly: true },

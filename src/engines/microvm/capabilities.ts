@@ -7,6 +7,7 @@ export const CAPABILITIES: readonly Capability[] = [
   'any_env_name',
   'hostname_domain',
   'disk_size',
+  'disk_images',
   'scripts',
   'rlimits',
   'tmpfs',

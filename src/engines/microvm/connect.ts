@@ -12,12 +12,14 @@ import { newId } from '../../lib/uuid.js';
 import type { ValuesOf } from '../../options/option.js';
 import { Changes } from './changes.js';
 import { ControlGroups } from './control-groups.js';
-import { ImageNames } from './images/image-names.js';
 import { ImageStore } from './images/image-store.js';
 import { IMAGES_DIRECTORY } from './images/images-directory.js';
+import { ownArchitecture } from './images/own-architecture.js';
+import { VmImages } from './images/vm-images.js';
+import { readIdentity } from './identity.js';
 import { requireKvm, requireMonitor, versionOf } from './machine.js';
 import type { MICROVM_OPTIONS } from './options.js';
-import { DIRECTORY, sandboxesDirectory } from './places.js';
+import { DIRECTORY, placesOf, sandboxesDirectory } from './places.js';
 import { engineBootFiles } from './prepare-boot.js';
 import { MicrovmRuntime } from './runtime.js';
 import { MonitorUsers } from './users.js';
@@ -49,7 +51,13 @@ export async function connectMicrovm(
   const version = await versionOf(monitor);
   const directory = join(dataDir, DIRECTORY);
   mkdirSync(sandboxesDirectory(directory), { recursive: true, mode: 0o700 });
-  const images = new ImageStore(join(dataDir, IMAGES_DIRECTORY));
+  const images = new VmImages({
+    store: new ImageStore(join(dataDir, IMAGES_DIRECTORY)),
+    sandboxes: sandboxesDirectory(directory),
+    orgOf: async (sandboxId) => (await readIdentity(placesOf(directory, sandboxId).identity))?.orgId,
+    architecture: ownArchitecture(),
+    pulls: surroundings.pulls,
+  });
   const groups = ControlGroups.open(createHash('sha256').update(instanceId).digest('hex').slice(0, 16), {
     isEmulated,
   });
@@ -69,7 +77,7 @@ export async function connectMicrovm(
       kvmGroup: kvm?.group,
       boot: await engineBootFiles(directory, options.microvmKernel),
       images,
-      names: new ImageNames(images.root),
+      volumes: surroundings.volumes,
       overheadMib: options.microvmOverheadMib,
       sharedCpuMillis,
       defaultDiskMib: surroundings.defaultDiskMib || DEFAULT_DISK_MIB,

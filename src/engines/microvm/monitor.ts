@@ -6,7 +6,7 @@ interface Disk {
   serial: string;
   descriptor: number;
   /** Never probed: a sandbox could write the header of another format. */
-  format: 'raw' | 'qcow2';
+  format: 'raw' | 'qcow2' | 'vmdk';
   isReadonly: boolean;
 }
 

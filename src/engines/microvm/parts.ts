@@ -1,9 +1,9 @@
 import type { SlotQueue } from '../../fairness/slot-queue.js';
+import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { BootFiles } from './boot/boot-files.js';
 import type { Changes } from './changes.js';
 import type { ControlGroups } from './control-groups.js';
-import type { ImageNames } from './images/image-names.js';
-import type { ImageStore } from './images/image-store.js';
+import type { VmImages } from './images/vm-images.js';
 import type { MonitorUsers } from './users.js';
 
 /** The parts of the engine that a start works with. */
@@ -17,9 +17,8 @@ export interface MicrovmParts {
   kvmGroup: number | undefined;
   /** The kernel of virtual machines, and their first programs. */
   boot: BootFiles;
-  images: ImageStore;
-  /** Those that the operator gave to images. */
-  names: ImageNames;
+  images: VmImages;
+  volumes: VolumeStore;
   /** Memory of a monitor beside that of its guest, which the kernel enforces. */
   overheadMib: number;
   sharedCpuMillis: number;

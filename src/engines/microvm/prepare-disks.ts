@@ -2,12 +2,11 @@ import { link, mkdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StartRefusedError, type Run } from '../../engine/runtime.js';
 import { writeFileAtomically } from '../../lib/atomic-file.js';
-import { parseImageReference } from '../../spec/image-reference.js';
 import { createDisk } from './disks/create-disk.js';
 import type { HeldSandbox } from './holdings.js';
 import type { Identity } from './identity.js';
 import { BASE_FILE } from './images/build-base.js';
-import type { StoredImage } from './images/image-store.js';
+import type { VmImage } from './images/vm-images.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf } from './places.js';
 
@@ -23,31 +22,48 @@ export async function prepareDisks(
 ): Promise<Identity | undefined> {
   const places = placesOf(parts.directory, run.sandboxId);
   const isWhole = held !== undefined && (await exists(places.base)) && (await exists(places.disk));
-  if (isWhole) return held.identity;
-  const image = await findImage(parts, run);
-  if (signal.aborted) return undefined;
-  const { orgId, sandboxId, runId } = run;
-  const identity = { orgId, sandboxId, firstRunId: runId, imageDigest: image.digest, image: image.config };
-  await mkdir(places.directory, { recursive: true, mode: 0o700 });
-  // First: a directory without it belongs to nobody.
-  await writeFileAtomically(places.identity, JSON.stringify(identity), { replace: true });
-  await rm(places.base, { force: true });
-  // A link keeps the base, also when the image is removed.
-  await link(join(image.directory, BASE_FILE), places.base);
-  await rm(places.disk, { force: true });
-  await createDisk(places.disk, run.spec.diskMib ?? parts.defaultDiskMib);
-  return identity;
+  try {
+    const image = isWhole
+      ? await newerImage(parts, run, held.identity, signal)
+      : await parts.images.ensure(run, signal);
+    if (signal.aborted) return undefined;
+    return image ? await makeDisks(parts, run, image) : held?.identity;
+  } finally {
+    parts.images.release(run);
+  }
 }
 
-async function findImage({ names, images }: MicrovmParts, { spec }: Run): Promise<StoredImage> {
-  const reference = parseImageReference(spec.image);
-  if (!reference) throw new StartRefusedError(`${spec.image} is not an OCI image reference`);
-  const named = await names.find(reference);
-  const found = named && (await images.find(named.digest));
-  if (found) return found;
-  throw new StartRefusedError(
-    `the image ${spec.image} is not on this machine: its operator adds it with "sandkeep images import"`,
-  );
+/** With `always`, a tag that has moved gives the sandbox a new disk. Without an answer of the registry a disk stays. */
+async function newerImage(
+  { images }: MicrovmParts,
+  run: Run,
+  { imageDigest }: Identity,
+  signal: AbortSignal,
+): Promise<VmImage | undefined> {
+  if (run.spec.pullPolicy !== 'always') return undefined;
+  const latest = await images.latestDigest(run, signal);
+  if (latest === undefined || latest === imageDigest) return undefined;
+  return images.ensure(run, signal).catch((error: unknown) => {
+    if (!(error instanceof StartRefusedError)) throw error;
+    return undefined;
+  });
+}
+
+async function makeDisks(parts: MicrovmParts, run: Run, image: VmImage): Promise<Identity> {
+  const { orgId, sandboxId, runId } = run;
+  const places = placesOf(parts.directory, sandboxId);
+  const { config, directory } = image.stored;
+  const identity = { orgId, sandboxId, firstRunId: runId, imageDigest: image.digest, image: config };
+  await mkdir(places.directory, { recursive: true, mode: 0o700 });
+  // First, so that a crash leaves no disk of one image beside the base of another.
+  await rm(places.disk, { force: true });
+  await rm(places.base, { force: true });
+  // A directory without it belongs to nobody.
+  await writeFileAtomically(places.identity, JSON.stringify(identity), { replace: true });
+  // A link keeps the base, also when the image is removed.
+  await link(join(directory, BASE_FILE), places.base);
+  await createDisk(places.disk, run.spec.diskMib ?? parts.defaultDiskMib);
+  return identity;
 }
 
 async function exists(path: string): Promise<boolean> {

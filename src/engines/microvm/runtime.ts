@@ -71,6 +71,7 @@ export class MicrovmRuntime implements Runtime {
   async takeOver(): Promise<void> {
     this.running = new Map();
     await rm(this.removedDirectory, { recursive: true, force: true });
+    await this.parts.images.removeLeftovers();
     await this.list();
   }
 
@@ -142,7 +143,13 @@ export class MicrovmRuntime implements Runtime {
     return Promise.resolve(states);
   }
 
-  async makeRoom(): Promise<void> {}
+  async makeRoom(): Promise<void> {
+    await this.parts.images.makeRoom();
+  }
+
+  async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
+    return this.parts.images.latestDigest(run, signal);
+  }
 
   async diskUse(sandboxId: string): Promise<number | undefined> {
     const { disk } = placesOf(this.parts.directory, sandboxId);

@@ -1,14 +1,16 @@
 import { closeSync, openSync } from 'node:fs';
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, rm, type FileHandle } from 'node:fs/promises';
 import { StartRefusedError, type Run } from '../../engine/runtime.js';
 import { cpuMillis } from '../../engine/shared-cpu.js';
 import { syncDirectory } from '../../lib/directories.js';
 import { writeFileAtomically } from '../../lib/atomic-file.js';
+import type { DiskImageMount } from '../../spec/run-spec.js';
+import { openDiskImage } from './disks/disk-image.js';
 import { prepareBoot } from './prepare-boot.js';
 import { prepareDisks } from './prepare-disks.js';
 import { hasRun, readHeld, readRecord, type HeldSandbox } from './holdings.js';
 import type { Identity, RunFile } from './identity.js';
-import { monitorArguments } from './monitor.js';
+import { monitorArguments, type Disk } from './monitor.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf, type SandboxPlaces } from './places.js';
 import { DESCRIPTOR, requestStop, startSupervisor } from './supervisor.js';
@@ -78,12 +80,19 @@ export class VmStarts {
     await writeFileAtomically(places.runFile, JSON.stringify(file), { replace: true });
     const boot = await prepareBoot(parts, run, identity);
     const opened: number[] = [];
+    const images: FileHandle[] = [];
     const descriptorOf = (fd: number) => {
       opened.push(fd);
       return DESCRIPTOR.first + opened.length - 1;
     };
+    const imageOf = async (mount: DiskImageMount, index: number): Promise<Disk> => {
+      const file = await openDiskImage(parts.volumes, run.orgId, mount, `mounts[${index}]`);
+      images.push(file);
+      const isReadonly = mount.options?.readonly === true;
+      return { serial: `image${index}`, format: mount.format, isReadonly, descriptor: descriptorOf(file.fd) };
+    };
     try {
-      const disks = [
+      const disks: Disk[] = [
         {
           serial: 'base',
           format: 'raw',
@@ -97,7 +106,9 @@ export class VmStarts {
           descriptor: descriptorOf(openSync(places.disk, 'r+')),
         },
         { serial: 'boot', format: 'raw', isReadonly: true, descriptor: descriptorOf(boot.configuration) },
-      ] as const;
+      ];
+      for (const [index, mount] of spec.mounts.entries())
+        if (mount.type === 'disk_image') disks.push(await imageOf(mount, index));
       const [kernel, initramfs] = [boot.kernel, boot.initramfs].map((path) =>
         descriptorOf(openSync(path, 'r')),
       );
@@ -121,7 +132,9 @@ export class VmStarts {
         }),
       });
     } finally {
-      for (const fd of opened) closeSync(fd);
+      const ofHandles = new Set(images.map(({ fd }) => fd));
+      for (const fd of opened) if (!ofHandles.has(fd)) closeSync(fd);
+      for (const file of images) await file.close();
     }
   }
 

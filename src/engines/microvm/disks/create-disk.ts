@@ -6,15 +6,15 @@ import { newId } from '../../../lib/uuid.js';
 const run = promisify(execFile);
 const MIB = 1024 * 1024;
 const PROGRAM_MS = 60_000;
-/** Blocks that nobody wrote take no room, in the raw file and in the disk. */
+/**
+ * Empty inode tables of a sparse file are holes, which need no zeroes: the kernel of the sandbox would write 1.6 % of the
+ * disk otherwise. The tables and bitmaps are in one place, without copies and without room to grow. A disk of 20 GiB
+ * takes 0.5 MiB so, and 6.6 MiB with the defaults.
+ */
 const FILE_SYSTEM = [
-  '-q',
-  '-t',
-  'ext4',
-  '-m',
-  '0',
-  '-E',
-  'nodiscard,lazy_itable_init=1,lazy_journal_init=1,root_owner=0:0',
+  ...['-q', '-F', '-t', 'ext4', '-m', '0'],
+  ...['-O', '^resize_inode,sparse_super2'],
+  ...['-E', 'lazy_itable_init=0,lazy_journal_init=1,packed_meta_blocks=1,num_backup_sb=0,root_owner=0:0'],
 ];
 
 /**

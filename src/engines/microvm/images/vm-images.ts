@@ -121,6 +121,11 @@ export class VmImages {
     await this.room.makeRoom();
   }
 
+  /** Removes what killed processes left. */
+  async removeLeftovers(): Promise<void> {
+    await this.store.removeLeftovers();
+  }
+
   private async findOperators(reference: ImageReference): Promise<VmImage | undefined> {
     const name = await this.names.find(reference);
     const stored = name && (await this.store.find(name.digest));
