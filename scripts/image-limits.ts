@@ -1,4 +1,5 @@
 import { DEFAULT_CONFIG } from '../src/config/options.js';
+import { MAX_DISK_IMAGES } from '../src/engines/microvm/disks/disk-image.js';
 import { BASES } from '../src/engines/microvm/images/vm-images.js';
 import { MAX_TREE_BYTES } from '../src/engines/microvm/images/layer-tree.js';
 import { MAX_REFERENCES } from '../src/registry/stored-access.js';
@@ -63,6 +64,7 @@ export const IMAGE_LIMITS = {
       value: bytes(MAX_TREE_BYTES),
       beyond: 'the image is refused',
     },
+    { limit: 'disk images of a microVM', value: number(MAX_DISK_IMAGES), beyond: 'the start fails' },
     { limit: 'redirects of a registry', value: number(MAX_REDIRECTS), beyond: 'the start fails' },
   ],
   organization: [

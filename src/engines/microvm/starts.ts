@@ -5,7 +5,7 @@ import { cpuMillis } from '../../engine/shared-cpu.js';
 import { syncDirectory } from '../../lib/directories.js';
 import { writeFileAtomically } from '../../lib/atomic-file.js';
 import type { DiskImageMount } from '../../spec/run-spec.js';
-import { openDiskImage } from './disks/disk-image.js';
+import { MAX_DISK_IMAGES, openDiskImage } from './disks/disk-image.js';
 import { prepareBoot } from './prepare-boot.js';
 import { prepareDisks } from './prepare-disks.js';
 import { hasRun, readHeld, readRecord, type HeldSandbox } from './holdings.js';
@@ -107,8 +107,12 @@ export class VmStarts {
         },
         { serial: 'boot', format: 'raw', isReadonly: true, descriptor: descriptorOf(boot.configuration) },
       ];
-      for (const [index, mount] of spec.mounts.entries())
-        if (mount.type === 'disk_image') disks.push(await imageOf(mount, index));
+      for (const [index, mount] of spec.mounts.entries()) {
+        if (mount.type !== 'disk_image') continue;
+        if (images.length === MAX_DISK_IMAGES)
+          throw new StartRefusedError(`a virtual machine has at most ${MAX_DISK_IMAGES} disk images`);
+        disks.push(await imageOf(mount, index));
+      }
       const [kernel, initramfs] = [boot.kernel, boot.initramfs].map((path) =>
         descriptorOf(openSync(path, 'r')),
       );

@@ -7,9 +7,9 @@ const run = promisify(execFile);
 const MIB = 1024 * 1024;
 const PROGRAM_MS = 60_000;
 /**
- * Empty inode tables of a sparse file are holes, which need no zeroes: the kernel of the sandbox would write 1.6 % of the
- * disk otherwise. The tables and bitmaps are in one place, without copies and without room to grow. A disk of 20 GiB
- * takes 0.5 MiB so, and 6.6 MiB with the defaults.
+ * Empty inode tables of a sparse file are holes, which need no zeroes. The kernel of the sandbox would write 1.6 % of
+ * the disk otherwise. The tables and bitmaps are in one place, without copies and without room to grow. A disk of
+ * 20 GiB takes 0.5 MiB, and 6.6 MiB with the defaults.
  */
 const FILE_SYSTEM = [
   ...['-q', '-F', '-t', 'ext4', '-m', '0'],

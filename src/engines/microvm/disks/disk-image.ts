@@ -8,11 +8,14 @@ import { explainQcow2 } from './qcow2-header.js';
 import { explainVmdk } from './vmdk-header.js';
 
 const SECTOR_BYTES = 512;
+/** The machine has 24 places of virtio devices. */
+export const MAX_DISK_IMAGES = 12;
 
 /**
  * Opens the file of a disk image in its volume, for a monitor that gets the descriptor and the format. No symlink is
- * followed, and the file names no other file. The caller closes it. `field`: the mount in the request. Throws
- * StartRefusedError.
+ * followed, and the file names no other file. The monitor opens the header again: uploads replace files instead of
+ * changing them, monitors lock theirs, and no volume is shared with a virtual machine as a directory. The caller closes
+ * the file. `field`: the mount in the request. Throws StartRefusedError.
  */
 export async function openDiskImage(
   volumes: Pick<VolumeStore, 'openParent'>,
