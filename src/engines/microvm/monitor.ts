@@ -1,7 +1,7 @@
 import { DESCRIPTOR } from './supervisor.js';
 
 /** A block device. The file is a descriptor of the monitor, so that its user needs no path. */
-interface Disk {
+export interface Disk {
   /** By which the sandbox finds it. */
   serial: string;
   descriptor: number;
