@@ -68,10 +68,10 @@ describeMicrovm('images and disks of the microvm runtime', () => {
     const image = remoteImage(configOf([layer], { config: { Env: ['PATH=/bin'] } }), [gzipSync(layer)]);
     const registry = await serve(image, { credentials });
     const reference = `${registry.host}/team/app:1`;
-    const create_ = async (name: string, more: object) =>
+    const createOf = async (name: string, more: object) =>
       create(name, { image: { type: 'oci', reference }, pull_policy: 'if_missing', ...more });
-    expect(await create_('denied', {})).not.toMatchObject({ status: 'running' });
-    const body = await create_('pulled', { registry: { mode: 'inline', ...credentials } });
+    expect(await createOf('denied', {})).not.toMatchObject({ status: 'running' });
+    const body = await createOf('pulled', { registry: { mode: 'inline', ...credentials } });
     expect(body.status, JSON.stringify(body)).toBe('running');
     expect(await inside(body.id, 'cat /pulled')).toBe('from the registry');
     expect(body.image_digest).toBe(image.digest);

@@ -12,9 +12,16 @@ const PROGRAM_MS = 60_000;
  * 20 GiB takes 0.5 MiB, and 6.6 MiB with the defaults.
  */
 const FILE_SYSTEM = [
-  ...['-q', '-F', '-t', 'ext4', '-m', '0'],
-  ...['-O', '^resize_inode,sparse_super2'],
-  ...['-E', 'lazy_itable_init=0,lazy_journal_init=1,packed_meta_blocks=1,num_backup_sb=0,root_owner=0:0'],
+  '-q',
+  '-F',
+  '-t',
+  'ext4',
+  '-m',
+  '0',
+  '-O',
+  '^resize_inode,sparse_super2',
+  '-E',
+  'lazy_itable_init=0,lazy_journal_init=1,packed_meta_blocks=1,num_backup_sb=0,root_owner=0:0',
 ];
 
 /**

@@ -10,7 +10,7 @@ import { buildBase, type Base } from './build-base.js';
 
 const LAYERS = 'layers';
 
-export interface PulledLayer extends Descriptor {
+interface PulledLayer extends Descriptor {
   diffId: string;
 }
 
