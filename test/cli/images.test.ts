@@ -2,7 +2,6 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, linkSync, mkdirSync, readFileSync, rmSync, statSync, utimesSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { PROGRAM, run, runJson, start } from '../support/cli.js';
 import { makeFolder } from '../support/erofs.js';
@@ -78,25 +77,6 @@ test('an image of "docker save" is imported, listed and removed', async () => {
   expect((await text('remove', 'team/app:1')).err).toBe(
     'sandkeep: there is no image team/app:1: "sandkeep images list" has the names\n',
   );
-});
-
-test('the OCI layout is imported from a directory and from an archive, with equal bytes', async () => {
-  const { folder, layers, json } = await images({ a: 'a'.repeat(10_000) });
-  const packed = layers.map((layer) => gzipSync(layer));
-  const first = await json(
-    'import',
-    writeFolder(join(folder, 'layout'), layoutFiles(layers, packed)),
-    '--name',
-    'a',
-  );
-  const archive = await writeArchive(join(folder, 'layout.tar'), layoutFiles(layers));
-  expect(await json('import', archive, '--name', 'b')).toEqual({
-    ...first,
-    name: 'docker.io/library/b:latest',
-  });
-  await json('remove', 'a');
-  await json('remove', 'b');
-  expect(await json('import', archive, '--name', 'a')).toEqual(first);
 });
 
 test('an archive without an image is refused with the reason', async () => {

@@ -35,6 +35,17 @@ test('a layer that old engines wrote as a link is found', async () => {
   expect(reference).toBe('docker.io/team/app:1');
 });
 
+test('the OCI layout is imported from a directory and from an archive, with equal bytes', async () => {
+  const { folder, store, load } = makeStore();
+  const layers = [await layerOf({ a: 'a'.repeat(10_000) })];
+  const packed = layers.map((layer) => gzipSync(layer));
+  const directory = writeFolder(join(folder, 'layout'), layoutFiles(layers, packed));
+  const first = await load(directory, { name: 'a' });
+  await store.remove(first.image.digest);
+  const archive = await writeArchive(join(folder, 'layout.tar'), layoutFiles(layers));
+  expect(await load(archive, { name: 'a' })).toEqual(first);
+});
+
 test('the image of this platform is found in an index', async () => {
   const { folder, store, load } = makeStore();
   const files = layoutFiles([await layerOf({ a: 'a' })]);
