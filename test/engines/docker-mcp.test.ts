@@ -6,6 +6,7 @@ import { describeDocker, execIn, IMAGE } from '../support/docker.js';
 import { startInside, type Inside } from '../support/inside.js';
 import { connectHttp, connectStdio, type Agent } from '../support/mcp.js';
 import { until } from '../support/polling.js';
+import { startTestService } from '../support/service.js';
 import { request as httpRequest } from 'node:http';
 
 /** A PNG of one pixel. */
@@ -213,6 +214,19 @@ describeDocker('tools in real sandboxes', () => {
       (count) => count === 0,
     );
     await agent.close();
+  });
+
+  test('a process without the engine of a sandbox passes on what its tools ask for', async () => {
+    const beside = await startTestService({ beside: inside.service, worker: false });
+    const agent = await connectHttp(beside.url, inside.client.key);
+    const id = await inside.start('elsewhere');
+    const ran = await agent.call('run_command', { sandbox: id, command: 'cat', stdin: 'passed on' });
+    expect(ran.text).toContain('passed on');
+    await agent.call('write_file', { sandbox: id, path: '/tmp/file', content: 'written' });
+    expect((await agent.call('read_file', { sandbox: id, path: '/tmp/file' })).text).toBe('written');
+    expect((await agent.call('read_logs', { sandbox: id })).isError).toBe(false);
+    await agent.close();
+    await beside.close();
   });
 
   test('secret variables are masked', async () => {
