@@ -1,81 +1,17 @@
 import { Buffer } from 'node:buffer';
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
-import { runConfiguration } from '../../src/engines/microvm/boot/run-configuration.js';
+import { expect, onTestFinished, test } from 'vitest';
 import { commandStateOf } from '../../src/guest/command-end.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { sh } from '../support/guest.js';
 import { makeDisk } from '../support/microvm/disks.js';
-import {
-  drive,
-  moduleFiles,
-  startMachine,
-  type Machine,
-  type MachineOptions,
-} from '../support/microvm/machine.js';
+import { startMachine } from '../support/microvm/machine.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
+import { IMAGE, makeFolder, script, startRun } from '../support/microvm/runs.js';
 import { until } from '../support/polling.js';
-import { runSpecOf } from '../support/run-spec.js';
 
-const IMAGE = {
-  env: ['PATH=/bin', 'FROM=image', 'SHARED=image'],
-  entrypoint: [],
-  user: '',
-  workdir: '',
-  stopSignal: null as string | null,
-};
 const LIMITS = { rlimits: [{ resource: 'nofile', soft: 100, hard: 200 }] };
 
 describeMicrovm('a run in a virtual machine', () => {
-  let machines: Machine[] = [];
-  let folders: string[] = [];
-  afterEach(async () => {
-    await Promise.all(machines.map((machine) => machine.kill()));
-    for (const folder of folders) rmSync(folder, { recursive: true });
-    machines = [];
-    folders = [];
-  });
-
-  async function start(options: MachineOptions): Promise<Machine> {
-    const machine = await startMachine(options);
-    machines.push(machine);
-    return machine;
-  }
-
-  function folder(): string {
-    const made = mkdtempSync(join(tmpdir(), 'sandkeep-microvm-run-'));
-    folders.push(made);
-    return made;
-  }
-
-  async function startSpec(
-    spec: Partial<RunSpec>,
-    options: MachineOptions = {},
-    image = IMAGE,
-  ): Promise<Machine> {
-    const run = {
-      orgId: 'o',
-      sandboxId: '0190',
-      runId: 'r',
-      name: 'n',
-      spec: runSpecOf('busybox', spec),
-      secrets: { registry: null, values: {}, env: { TOKEN: 'secret' } },
-    };
-    const files = [{ path: '/etc/hosts', mode: 0o644, content: Buffer.from('127.0.0.1\tlocalhost\n') }];
-    const configuration = runConfiguration(run, {
-      image,
-      modules: await moduleFiles(),
-      network: null,
-      files,
-    });
-    return start({ ...options, configuration });
-  }
-
-  const script = (text: string) => ({ cmd: ['sh', '-c', text] });
-
   test('has everything of its specification, and ends with the code of its command', async () => {
     const text = `
       echo $PATH $FROM $SHARED $HOSTNAME $HOME $TOKEN; hostname; pwd; id
@@ -83,7 +19,7 @@ describeMicrovm('a run in a virtual machine', () => {
       grep CapEff /proc/self/status | tr -dc 0-9; echo; touch /sys/x /.sandkeep/x
       echo '#!/bin/sh' >/scratch/b; chmod +x /scratch/b; /scratch/b; dd if=/dev/zero of=/scratch/f bs=1k count=2000
       echo kept >kept; echo last words >&2; exit 7`;
-    const machine = await startSpec({
+    const machine = await startRun({
       ...script(text),
       ...LIMITS,
       endsWithCommand: true,
@@ -122,15 +58,15 @@ describeMicrovm('a run in a virtual machine', () => {
   });
 
   test('keeps its disk for the next one, and nothing of the mounts', async () => {
-    const disk = makeDisk(folder());
+    const disk = makeDisk(makeFolder());
     const write = `mkdir /data && mv /etc/group /data/group && rm /etc/passwd && mv /bin /bin2 && /bin2/ln -s bin2 /bin
       chown 5:6 /data && chmod 1711 /data && mknod /data/fifo p && ln /data/group /data/second && truncate -s 1G /data/holes
       touch /dev/shm/gone; sync`;
-    const first = await startSpec({ ...script(write), endsWithCommand: true }, { disk });
+    const first = await startRun({ ...script(write), endsWithCommand: true }, { disk });
     expect(await first.line('exit')).toBe('exit 0 0');
     await first.ended;
     const read = `ls /etc; stat -c '%n %u:%g %a %h %F %s' /data /data/*; ls -ld /bin; ls /dev/shm`;
-    const second = await startSpec({ ...script(read), endsWithCommand: true }, { disk });
+    const second = await startRun({ ...script(read), endsWithCommand: true }, { disk });
     expect(await second.line('exit')).toBe('exit 0 0');
     await second.ended;
     const [etc, ...rest] = second.output.stdout().trim().split('\n');
@@ -150,7 +86,7 @@ describeMicrovm('a run in a virtual machine', () => {
   });
 
   test('has the patches of its first start, in their order and inside its own root', async () => {
-    const disk = makeDisk(folder());
+    const disk = makeDisk(makeFolder());
     const text = `cd /p; stat -c '%n %a %F' . d f l new/deep/file; cat f /etc/group new/deep/file; readlink l; ls /etc /q`;
     const first: RunSpec['patches'] = [
       { type: 'mkdir', path: '/new' },
@@ -173,7 +109,7 @@ describeMicrovm('a run in a virtual machine', () => {
       { type: 'remove', path: '/etc/passwd' },
     ];
     const start = (patches: RunSpec['patches']) =>
-      startSpec({ ...script(text), endsWithCommand: true, patches }, { disk });
+      startRun({ ...script(text), endsWithCommand: true, patches }, { disk });
     const machine = await start(first);
     expect(await machine.line('exit')).toBe('exit 0 0');
     await machine.ended;
@@ -194,22 +130,22 @@ describeMicrovm('a run in a virtual machine', () => {
   });
 
   test('does not start with patches that fail, and applies all of them on the next attempt', async () => {
-    const disk = makeDisk(folder());
+    const disk = makeDisk(makeFolder());
     const whole = { ...script('ls /made'), endsWithCommand: true };
     const made: RunSpec['patches'] = [{ type: 'text', path: '/made/a', content: '', replace: false }];
     const bad: RunSpec['patches'] = [...made, { type: 'text', path: '/bin/sh', content: '', replace: false }];
-    const machine = await startSpec({ ...whole, patches: bad }, { disk });
+    const machine = await startRun({ ...whole, patches: bad }, { disk });
     const reason = 'patches[1] cannot be applied: /bin/sh already exists, and replace is false';
     expect(await machine.line('failed')).toBe(`failed ${reason}`);
     await machine.ended;
-    const next = await startSpec({ ...whole, patches: made }, { disk });
+    const next = await startRun({ ...whole, patches: made }, { disk });
     await next.ended;
     expect(next.output.stdout()).toBe('a\n');
   });
 
   test('goes on after its command, tells of its end, and stops when it is told to', async () => {
     const trap = `trap 'echo stopping; exit 0' TERM; echo started; while :; do sleep 1; done`;
-    const machine = await startSpec({ cmd: ['sh', '-c', 'exit 5'] });
+    const machine = await startRun({ cmd: ['sh', '-c', 'exit 5'] });
     expect(await machine.line('end')).toBe('end 5 0 0');
     const guest = await machine.connect();
     expect(await commandStateOf(guest)).toMatchObject({ exitCode: 5, signal: null, outOfMemory: false });
@@ -235,7 +171,7 @@ describeMicrovm('a run in a virtual machine', () => {
 
   test('passes its stop signal and the last output on', async () => {
     const text = `trap 'echo got it; exit 3' USR1; echo started; while :; do sleep 0.1; done`;
-    const machine = await startSpec(
+    const machine = await startRun(
       { ...script(text), endsWithCommand: true },
       {},
       { ...IMAGE, stopSignal: 'USR1' },
@@ -251,7 +187,7 @@ describeMicrovm('a run in a virtual machine', () => {
   });
 
   test('tells of a command that ran out of memory', async () => {
-    const machine = await startSpec({ cmd: ['sh', '-c', 'tail /dev/zero'] });
+    const machine = await startRun({ cmd: ['sh', '-c', 'tail /dev/zero'] });
     expect(await machine.line('end')).toBe('end 137 9 1');
     const guest = await machine.connect();
     expect(await sh(guest, 'echo alive')).toBe('alive');
@@ -260,7 +196,7 @@ describeMicrovm('a run in a virtual machine', () => {
   test('has no capabilities with the profile "restricted", also as root', async () => {
     const text =
       'id -u; grep -E "CapEff|CapBnd|NoNewPrivs" /proc/self/status; mount -t tmpfs x /tmp; chown 1:1 /tmp';
-    const machine = await startSpec({
+    const machine = await startRun({
       ...script(text),
       endsWithCommand: true,
       securityProfile: 'restricted',
@@ -271,43 +207,8 @@ describeMicrovm('a run in a virtual machine', () => {
     expect(machine.output.stderr().match(/(Operation not permitted|permission denied)/gi)).toHaveLength(2);
   });
 
-  test('mounts disk images by the file systems that they have', async () => {
-    const directory = folder();
-    const makers: Record<string, (file: string) => string[]> = {
-      ext4: (file) => ['mke2fs', '-q', '-t', 'ext4', file],
-      erofs: (file) => ['mkfs.erofs', file, mkdtempSync(join(directory, 'empty-'))],
-    };
-    const types = Object.keys(makers);
-    const devices = types.flatMap((type, index) => {
-      const file = join(directory, type);
-      writeFileSync(file, '');
-      truncateSync(file, 16 * 1024 * 1024);
-      const [program, ...args] = makers[type]!(file);
-      execFileSync(program!, args, { stdio: 'ignore' });
-      return drive(`image${index}`, 'raw', file, type === 'erofs');
-    });
-    const mounts = types.map((type): RunSpec['mounts'][number] => ({
-      type: 'disk_image',
-      host: type,
-      volumeId: '',
-      guest: `/images/${type}`,
-      format: 'raw',
-      options: type === 'ext4' ? { nosuid: true, nodev: true, noexec: true } : { readonly: true },
-    }));
-    const text =
-      'grep " /images/" /proc/mounts | cut -d" " -f2-4; for i in /images/*; do touch $i/x; done; ls /images/*';
-    const machine = await startSpec({ ...script(text), endsWithCommand: true, mounts }, { devices });
-    expect(await machine.line('exit')).toBe('exit 0 0');
-    await machine.ended;
-    const [ext4, erofs, ...rest] = machine.output.stdout().split('\n');
-    expect(ext4).toMatch(/^\/images\/ext4 ext4 rw,nosuid,nodev,noexec,/);
-    expect(erofs).toMatch(/^\/images\/erofs erofs ro,/);
-    expect(rest.join(' ')).toBe('/images/erofs:  /images/ext4: lost+found x ');
-    expect(machine.output.stderr().match(/Read-only file system/g)).toHaveLength(1);
-  });
-
   test('fails with the reason when it cannot start', async () => {
-    const machine = await startSpec({ ...script('echo never'), user: 'nobody-knows' });
+    const machine = await startRun({ ...script('echo never'), user: 'nobody-knows' });
     expect(await machine.line('failed')).toBe('failed cannot find the user nobody-knows: error 2');
     expect(await machine.ended).toBe(0);
     // It never ran, so it is not billed.
@@ -317,7 +218,7 @@ describeMicrovm('a run in a virtual machine', () => {
   });
 
   test('stops although it has as many processes as it can', async () => {
-    const machine = await startSpec({ cmd: ['sh', '-c', 'f() { f | f & }; f; while :; do :; done'] });
+    const machine = await startRun({ cmd: ['sh', '-c', 'f() { f | f & }; f; while :; do :; done'] });
     const guest = await machine.connect();
     await sh(guest, 'sleep 2').catch(() => undefined);
     machine.say('stop');
@@ -326,10 +227,11 @@ describeMicrovm('a run in a virtual machine', () => {
   });
 
   test('ends although nobody reads its output', async () => {
-    const machine = await start({
+    const machine = await startMachine({
       unread: ['control', 'output'],
       init: { command: ['yes', 'x'.repeat(1000)], output: { rate: 1e9, burst: 1e9 } },
     });
+    onTestFinished(() => machine.kill());
     const guest = await machine.connect();
     expect(await sh(guest, 'echo alive')).toBe('alive');
     await sh(guest, 'kill -TERM 1');

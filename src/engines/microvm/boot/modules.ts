@@ -61,12 +61,16 @@ class ModuleFinder {
 
   /** The file names of modules, each after those that it needs. */
   async inOrder(names: readonly string[]): Promise<string[]> {
-    const order = new Set<string>();
-    for (const name of names) await this.add(name, order);
-    return [...order];
+    const order: string[] = [];
+    const seen = new Set<string>();
+    for (const name of names) await this.add(name, order, seen);
+    return order;
   }
 
-  private async add(name: string, order: Set<string>): Promise<void> {
+  /** `seen`: a wish for another module may lead back to it. */
+  private async add(name: string, order: string[], seen: Set<string>): Promise<void> {
+    if (seen.has(name)) return;
+    seen.add(name);
     const path = this.paths.get(name);
     if (path === undefined) {
       if (this.builtin.has(name) || !NEEDED.has(name)) return;
@@ -76,11 +80,10 @@ class ModuleFinder {
       );
     }
     const file = `${name}.ko`;
-    if (order.has(file)) return;
     const content = this.files.get(file) ?? (await decompress(await readFile(path), path));
     this.files.set(file, content);
-    for (const needed of neededBy(content)) await this.add(needed, order);
-    order.add(file);
+    for (const needed of neededBy(content)) await this.add(needed, order, seen);
+    order.push(file);
   }
 }
 
@@ -89,8 +92,8 @@ const MODULE = /\.ko(\.\w+)?$/;
 /** From the section .modinfo: `depends=a,b` and `softdep=pre: a b`, each between bytes of zero. */
 function neededBy(module: Buffer): string[] {
   const text = module.toString('latin1');
-  const [, depends = ''] = /\0depends=([\w,-]*)\0/.exec(text) ?? [];
-  const soft = [...text.matchAll(/\0softdep=pre: ([\w -]*)\0/g)].flatMap(([, words = '']) =>
+  const [, depends = ''] = /\0depends=([\w,-]*)(?=\0)/.exec(text) ?? [];
+  const soft = [...text.matchAll(/\0softdep=pre: ([\w -]*)(?=\0)/g)].flatMap(([, words = '']) =>
     words.split(' '),
   );
   return [...depends.split(','), ...soft].filter((name) => name !== '').map(plain);
