@@ -30,6 +30,8 @@ static struct {
   int events;
   int agent; /* a socket, while OPEN */
   int is_over;
+  /* The kernel has told that the client of this session is there. Its bytes may come before that. */
+  int is_connected;
   long waiting_since;
   u8 key[LIMIT_SESSION_KEY];
   /* Of the client, from `first` to `end`. The agent has `sent` bytes of the first frame. One frame that the agent does
@@ -78,6 +80,7 @@ static void find_hello(void) {
     session.first = session.end = 0;
     /* The rest of an earlier agent. */
     session.out_first = session.out_end = 0;
+    session.is_connected = 0;
     session.waiting_since = now();
     session.state = WAITING;
   } else if (session.state != OPEN && has >= HELLO_BYTES) {
@@ -91,8 +94,10 @@ static int read_port(void) {
   if (session.first > 0 && session.end == sizeof session.in) compact();
   while (session.end < sizeof session.in) {
     long got = call(__NR_read, session.port, session.in + session.end, sizeof session.in - session.end, 0);
-    if (got == 0) {
+    if (got == -EAGAIN) session.is_connected = 1;
+    if (got == 0 && session.is_connected) {
       /* The client is gone, and the next one has not come yet. */
+      session.is_connected = 0;
       end_session();
       session.out_first = session.out_end = 0;
     }

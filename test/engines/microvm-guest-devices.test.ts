@@ -9,7 +9,7 @@ import { describeMicrovm } from '../support/microvm/needs.js';
 import { makeFolder, script, startRun } from '../support/microvm/runs.js';
 import { until } from '../support/polling.js';
 
-/** Of Debian 12; later it is a package of its own. */
+/** Debian 12 has it beside QEMU, and later releases in a package of its own. */
 const VIRTIOFSD = ['/usr/lib/qemu/virtiofsd', '/usr/libexec/virtiofsd'].find((path) => existsSync(path));
 
 describeMicrovm('the devices of a virtual machine', () => {

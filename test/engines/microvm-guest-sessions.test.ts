@@ -86,6 +86,15 @@ describeMicrovm('the port of the agent of a virtual machine', () => {
     expect(await sh(await open(), 'ls /tmp')).toBe('');
   });
 
+  // The bytes of a client may come before the news that it is there.
+  test('serves many clients, one after another', async () => {
+    for (let round = 0; round < 40; round++) {
+      expect((await run(await open(), ['echo', `${round}`])).out).toBe(`${round}\n`);
+      guest!.close();
+      await sleep(30);
+    }
+  });
+
   test('serves a client after others that left during the handshake', async () => {
     const hello = Buffer.concat([Buffer.from('sandkeep session'), randomBytes(32)]);
     for (const bytes of [0, 1, 15, 16, 31, 47, 48]) {
