@@ -37,7 +37,19 @@ export async function start({ rounds, atOnce, prepared, pool, dockerSocket }: St
   );
   try {
     sides.push(dockerSide(dockerSocket, IMAGE), await runcSide(directory, dockerSocket, IMAGE));
-    if (pool > 0) sides.push(await serviceSide({ ...common, name: 'sandkeep, from a pool', prepared, pool }));
+    if (pool > 0) {
+      const commanded = { runtime: { cmd: ['sleep', '600'], entrypoint: [] } };
+      sides.push(
+        await serviceSide({ ...common, name: 'sandkeep, from a pool', prepared, pool }),
+        await serviceSide({
+          ...common,
+          name: 'sandkeep, from a pool, with a command',
+          prepared,
+          pool,
+          spec: commanded,
+        }),
+      );
+    }
     sides.push(
       await serviceSide({ ...common, name: 'sandkeep', prepared }),
       await serviceSide({ ...common, name: 'sandkeep, nothing prepared', prepared: 0 }),

@@ -14,6 +14,7 @@ import { mcpCommand } from './cli/mcp.js';
 import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
+import { poolsCommand } from './cli/pools.js';
 import { portForwardCommand } from './cli/port-forward.js';
 import { quotaCommand } from './cli/quota.js';
 import { restoreCommand } from './cli/restore.js';
@@ -49,6 +50,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(workerCommand())
     .addCommand(portForwardCommand(env))
     .addCommand(mcpCommand(env))
+    .addCommand(poolsCommand(env))
     .addCommand(secretsCommand())
     .addCommand(networkCommand())
     .addCommand(memberCommand())

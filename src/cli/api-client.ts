@@ -6,9 +6,19 @@ export const URL_VARIABLE = 'SANDKEEP_URL';
 export const KEY_VARIABLE = 'SANDKEEP_API_KEY';
 const USUAL_URL = 'http://127.0.0.1:8080';
 
-interface ClientOptions {
+export interface ClientOptions {
   url?: string;
   keyFile?: string;
+}
+
+interface Client {
+  url: string;
+  key: string;
+}
+
+interface Answer {
+  status: number;
+  text: string;
 }
 
 /** For commands that are clients of the API, and need no access to the data directory. */
@@ -23,10 +33,7 @@ export function withClientOptions(command: Command): Command {
 }
 
 /** The address without a final slash, and the API key. Throws ExplainedError. */
-export function readClient(
-  { url, keyFile }: ClientOptions,
-  env: NodeJS.ProcessEnv,
-): { url: string; key: string } {
+export function readClient({ url, keyFile }: ClientOptions, env: NodeJS.ProcessEnv): Client {
   const base = url ?? env[URL_VARIABLE] ?? USUAL_URL;
   if (!/^https?:\/\//.test(base) || !URL.canParse(base)) {
     throw new ExplainedError(`"${base}" is no address of a service: give --url, such as ${USUAL_URL}`);
@@ -44,5 +51,62 @@ function readKey(keyFile: string | undefined, env: NodeJS.ProcessEnv): string {
     return readFileSync(keyFile, 'utf8').trim();
   } catch (error) {
     throw new ExplainedError(`cannot read the API key: ${(error as Error).message}`);
+  }
+}
+
+/** Sends a request, with a body as JSON. Throws ExplainedError when the service does not answer. */
+export async function send(
+  { url, key }: Client,
+  path: string,
+  { method = 'GET', body }: { method?: 'GET' | 'PUT' | 'DELETE'; body?: object } = {},
+): Promise<Answer> {
+  const headers = {
+    authorization: `Bearer ${key}`,
+    ...(body && { 'content-type': 'application/json' }),
+  };
+  const options = {
+    method,
+    headers,
+    redirect: 'manual' as const,
+    ...(body && { body: JSON.stringify(body) }),
+  };
+  const answer = await fetch(`${url}${path}`, options).catch((error: Error) => {
+    const { message } = (error.cause ?? error) as Error;
+    throw new ExplainedError(
+      `cannot reach the service at ${url}: ${message}; check --url or ${URL_VARIABLE}`,
+    );
+  });
+  return { status: answer.status, text: await answer.text() };
+}
+
+/** The JSON of a success. Throws ExplainedError with the words of the service for every other answer. */
+export async function sendForJson<T>(
+  client: Client,
+  path: string,
+  request?: Parameters<typeof send>[2],
+): Promise<T> {
+  const answer = await send(client, path, request);
+  if (answer.status >= 300) throw refusalOf(answer);
+  try {
+    return JSON.parse(answer.text) as T;
+  } catch {
+    throw new ExplainedError(`the answer of ${client.url} is no JSON: check --url or ${URL_VARIABLE}`);
+  }
+}
+
+export function refusalOf({ status, text }: Answer): ExplainedError {
+  if (status === 401) {
+    return new ExplainedError(`the service refuses the API key: check ${KEY_VARIABLE}, or --key-file`);
+  }
+  return new ExplainedError(messageOf(text) || `the service answered with ${status}`);
+}
+
+/** The words of an error of the API. Empty: it has none. */
+export function messageOf(body: string): string {
+  try {
+    const { error } = JSON.parse(body) as { error?: { message?: unknown } };
+    return typeof error?.message === 'string' ? error.message : '';
+  } catch {
+    return '';
   }
 }

@@ -4,7 +4,7 @@ import { WebSocket } from 'ws';
 import { escapeControlsInLines } from '../lib/escape-controls.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { joinStreams, openPortSocket } from '../sandboxes/ports/port-socket.js';
-import { KEY_VARIABLE, readClient, URL_VARIABLE, withClientOptions } from './api-client.js';
+import { messageOf, readClient, refusalOf, send, withClientOptions } from './api-client.js';
 
 const HANDSHAKE_MS = 30_000;
 /** The connections of a browser to one port are fewer. Others wait in the queue of the kernel. */
@@ -57,27 +57,17 @@ class PortClient {
 
   /** Throws ExplainedError when no connection can ever be opened, such as for a wrong key. */
   async check(port: number): Promise<void> {
-    const headers = { authorization: `Bearer ${this.key}` };
-    const answer = await fetch(this.address(port), { headers, redirect: 'manual' }).catch((error: Error) => {
-      const { message } = (error.cause ?? error) as Error;
-      throw new ExplainedError(
-        `cannot reach the service at ${this.base}: ${message}; check --url or ${URL_VARIABLE}`,
-      );
-    });
-    const text = messageOf(await answer.text());
+    const answer = await send({ url: this.base, key: this.key }, this.path(port));
     // An answer of 400 says that a WebSocket would be accepted.
-    if (answer.status === 400 && text.includes('WebSocket')) return;
-    if (answer.status === 401) {
-      throw new ExplainedError(`the service refuses the API key: check ${KEY_VARIABLE}, or --key-file`);
-    }
-    throw new ExplainedError(text === '' ? `the service answered with ${answer.status}` : text);
+    if (answer.status === 400 && messageOf(answer.text).includes('WebSocket')) return;
+    throw refusalOf(answer);
   }
 
   /** Carries one connection. Rejects when it could not be opened. */
   async carry(local: Socket, port: number): Promise<void> {
     const over = new AbortController();
     local.once('close', () => over.abort());
-    const socket = new WebSocket(this.address(port), {
+    const socket = new WebSocket(`${this.base}${this.path(port)}`, {
       headers: { authorization: `Bearer ${this.key}` },
       perMessageDeflate: false,
       handshakeTimeout: HANDSHAKE_MS,
@@ -100,10 +90,10 @@ class PortClient {
     });
   }
 
-  private address(port: number): string {
+  private path(port: number): string {
     const name = encodeURIComponent(this.sandbox);
     const place = UUID.test(this.sandbox) ? name : `by-name/${name}`;
-    return `${this.base}/v1/sandboxes/${place}/ports/${port}/connect`;
+    return `/v1/sandboxes/${place}/ports/${port}/connect`;
   }
 }
 
@@ -165,13 +155,4 @@ function reset(socket: Socket): void {
 
 function tell(message: string): void {
   process.stderr.write(`sandkeep: ${escapeControlsInLines(message)}\n`);
-}
-
-function messageOf(body: string): string {
-  try {
-    const { error } = JSON.parse(body) as { error?: { message?: unknown } };
-    return typeof error?.message === 'string' ? error.message : '';
-  } catch {
-    return '';
-  }
 }
