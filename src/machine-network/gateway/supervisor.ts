@@ -21,8 +21,11 @@ const STEADY_MS = 5_000;
 const SETTLE_MS = 1_000;
 /** How often the holder and the lease are looked at. */
 const CHECK_MS = 500;
-/** A start waits so long for the gateway. */
-const READY_MS = 10_000;
+/**
+ * A start waits so long for the gateway, `mostMs` while no attempt to start it has failed: on a busy machine it takes
+ * long to start.
+ */
+const READY = { usualMs: 10_000, mostMs: 60_000 };
 const READY_POLL_MS = 20;
 /** Programs that change sets of the kernel at once, in all and for one organization. */
 const PROGRAMS = { total: 4, each: 2 };
@@ -41,6 +44,8 @@ export interface GatewayOptions {
   surroundingsOf: (network: LinkedNamespace) => Surroundings;
   /** The sandboxes with a gateway that run now. */
   running: () => Promise<{ run: GatedRun; network: LinkedNamespace }[]>;
+  /** Default: READY. */
+  ready?: typeof READY;
 }
 
 interface Ready {
@@ -58,6 +63,8 @@ export class GatewaySupervisor {
   private readonly programs = new SlotQueue(PROGRAMS);
   private ready: Ready | undefined;
   private failure = 'it has not been started';
+  /** The number of programs that ended, and of attempts to start one that failed. */
+  private failures = 0;
   private stopping = new AbortController();
   private noteNeed: () => void = () => undefined;
   /** Resolves with the first sandbox that needs the gateway: a machine without one runs no gateway. */
@@ -106,8 +113,10 @@ export class GatewaySupervisor {
 
   /** The gateway may get another namespace meanwhile. */
   private async link(sandbox: GatedSandbox): Promise<Ready> {
-    for (const deadline = Date.now() + READY_MS; ; await sleep(READY_POLL_MS)) {
-      if (Date.now() > deadline) {
+    const { usualMs, mostMs } = this.options.ready ?? READY;
+    const { failures } = this;
+    for (const begun = performance.now(); ; await sleep(READY_POLL_MS)) {
+      if (performance.now() - begun > (this.failures > failures ? usualMs : mostMs)) {
         throw new StartRefusedError(
           'the gateway of the network does not run on this machine; the operator finds the reason with "sandkeep doctor"',
           { cause: this.failure },
@@ -212,6 +221,7 @@ export class GatewaySupervisor {
         holder = undefined;
       }
       this.ready = undefined;
+      this.failures += 1;
       if (!signal.aborted && term.valid) this.options.services.ended?.(this.failure);
       if (performance.now() - begun < STEADY_MS) await sleep(RESTART_MS, signal);
     }
