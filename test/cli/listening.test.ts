@@ -12,7 +12,7 @@ import {
   copyFolder,
   kill,
   launch,
-  makeFolder,
+  makeDatabaseFolder,
   makeUsed,
   ready,
   stop,
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => cleanUp(dirname(used)));
 beforeEach(() => {
-  folder = makeFolder();
+  folder = makeDatabaseFolder();
   path = join(folder, 'api.sock');
   copyFolder(used, join(folder, 'data'));
 });

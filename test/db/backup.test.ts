@@ -26,7 +26,7 @@ import {
   inDatabase,
   kill,
   launch,
-  makeFolder,
+  makeDatabaseFolder,
   ready,
   serve,
   stop,
@@ -87,7 +87,7 @@ describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
   const at = (name: string) => join(folder, name);
 
   beforeEach(() => {
-    folder = makeFolder();
+    folder = makeDatabaseFolder();
   });
   afterEach(() => cleanUp(folder));
 
@@ -224,7 +224,7 @@ describe.skipIf(process.platform !== 'linux')('a backup', PATIENCE, () => {
     let file: string;
 
     beforeAll(async () => {
-      origin = makeFolder();
+      origin = makeDatabaseFolder();
       source = join(origin, 'source');
       file = join(origin, 'backup.tar.gz');
       const service = await serve(source);

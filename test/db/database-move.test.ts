@@ -9,7 +9,7 @@ import {
   inDatabase,
   kill,
   launch,
-  makeFolder,
+  makeDatabaseFolder,
   serve,
   stop,
   until,
@@ -20,7 +20,7 @@ describe.skipIf(process.platform !== 'linux')('a move of the database', () => {
   let dataDir: string;
 
   beforeEach(() => {
-    folder = makeFolder();
+    folder = makeDatabaseFolder();
     dataDir = join(folder, 'data');
   });
   afterEach(() => cleanUp(folder));

@@ -10,7 +10,7 @@ import {
   databaseOf,
   inDatabase,
   kill,
-  makeFolder,
+  makeDatabaseFolder,
   makeUsed,
   serve,
   until,
@@ -28,7 +28,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     ({ used, key } = await makeUsed());
   });
   beforeEach(async () => {
-    dataDir = join(makeFolder(), 'data');
+    dataDir = join(makeDatabaseFolder(), 'data');
     copyFolder(used, dataDir);
     service = await serve(dataDir);
   });

@@ -26,7 +26,7 @@ import {
   createVolume,
   kill,
   launchServe,
-  makeFolder,
+  makeDatabaseFolder,
   stop,
   until,
   untilStopped,
@@ -88,7 +88,7 @@ describe.skipIf(process.platform !== 'linux')('the archived log', PATIENCE, () =
   const at = (name: string) => join(folder, name);
 
   beforeEach(() => {
-    folder = makeFolder();
+    folder = makeDatabaseFolder();
   });
   afterEach(() => cleanUp(folder));
 

@@ -22,7 +22,7 @@ const WHOLE = 3 * MIB;
 /** The gateway reports its counts so often. */
 const REPORT_MS = 5_000;
 const IN_SOCKETS = 32 * MIB;
-const TRANSFER_MIB = 200;
+const TRANSFER_MIB = 100;
 const MOST_GROWTH_MIB = 64;
 const POLICY = {
   rules: [{ direction: 'egress', action: 'allow', destination: { domain_suffix: 'test' } }],

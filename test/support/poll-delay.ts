@@ -1,4 +1,4 @@
-const MOST_MS = 200;
+const MOST_MS = 100;
 
 /**
  * The delay before the next look at something that a test has waited for so long. A look costs the processors that

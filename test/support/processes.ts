@@ -16,6 +16,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
+import { makeMemoryFolder } from './memory-folder.js';
 import { pollDelay } from './poll-delay.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
@@ -48,6 +49,16 @@ export interface LaunchOptions {
 /** A new folder that others may enter, as the database may run as another user. */
 export function makeFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-embedded-'));
+  chmodSync(folder, 0o755);
+  return folder;
+}
+
+/**
+ * The same in memory, for databases on the simulated engine: PostgreSQL makes 1,400 files for each. Guests cannot have
+ * files of such a folder, which may forbid programs.
+ */
+export function makeDatabaseFolder(): string {
+  const folder = makeMemoryFolder();
   chmodSync(folder, 0o755);
   return folder;
 }
@@ -104,7 +115,7 @@ export async function serve(dataDir: string, options?: LaunchOptions): Promise<S
 
 /** A data directory after a clean stop, for tests to copy: making a cluster takes ten times as long. */
 export async function makeUsed(): Promise<{ used: string; key: string }> {
-  const used = join(makeFolder(), 'data');
+  const used = join(makeDatabaseFolder(), 'data');
   const service = await serve(used);
   if ((await stop(service)) !== 0) throw new Error(service.err());
   return { used, key: service.firstKey! };
