@@ -222,6 +222,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'sandboxes',
     holds: 'Admission, lifecycle (a file an operation), reads, placement, reconciling.',
   },
+  snapshots: {
+    theme: 'sandboxes',
+    holds: 'Snapshots of sandboxes: captures, their usage, deletion.',
+  },
   previews: {
     theme: 'sandboxes',
     holds: 'Ports of sandboxes as origins of their own: listener, proxy, grants.',

@@ -15,6 +15,8 @@ import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
+import { CAPTURES_AT_ONCE, LONGEST_CAPTURE_MS } from '../src/snapshots/capture-queue.js';
+import { MOST_UNFINISHED } from '../src/snapshots/create.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
@@ -256,6 +258,16 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'database connections at once, and short reads at once',
       value: `${POOL_SLOTS.each}, ${READ_SLOTS.each}`,
       beyond: `the request waits ${time(POOL_SLOTS.maxWaitMs)}, then ${answerText({ error: 'not_ready' })}`,
+    },
+    {
+      limit: 'snapshots of an organization that are being made, and those captured at once',
+      value: `${number(MOST_UNFINISHED)}, ${number(CAPTURES_AT_ONCE.each)}`,
+      beyond: `${answerText({ error: 'quota_exceeded' })}, and the captures wait`,
+    },
+    {
+      limit: 'time of a snapshot',
+      value: time(LONGEST_CAPTURE_MS),
+      beyond: 'the operation fails with `timed_out`',
     },
     { limit: 'pools', value: number(MOST_POOLS), beyond: { error: 'quota_exceeded' } },
     { limit: 'ready sandboxes of a pool', value: number(MOST_MEMBERS), beyond: { error: 'invalid_request' } },

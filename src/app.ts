@@ -46,8 +46,6 @@ import { logRoutes } from './sandboxes/logs/routes.js';
 import { portRoutes } from './sandboxes/ports/routes.js';
 import { tunnelRoute } from './sandboxes/ports/tunnel.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
-import { unsupportedRoutes } from './sandboxes/unsupported-routes.js';
-import { unsupportedExamples } from './sandboxes/unsupported-examples.js';
 import { metricsExamples } from './sandboxes/metrics/examples.js';
 import { metricsRoutes } from './sandboxes/metrics/routes.js';
 import { Entrance } from './sandboxes/sessions/entrance.js';
@@ -61,6 +59,8 @@ import { poolExamples } from './sandboxes/pools/examples.js';
 import { poolRoutes } from './sandboxes/pools/routes.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
 import { terminalRoutes } from './sandboxes/terminal/routes.js';
+import { snapshotExamples } from './snapshots/examples.js';
+import { snapshotRoutes } from './snapshots/routes.js';
 import { CreateSandboxRequest } from './spec/specification.js';
 import { usageExamples } from './usage/examples.js';
 import { usageRoutes } from './usage/routes.js';
@@ -84,7 +84,7 @@ const EXAMPLES = {
   ...modificationExamples,
   ...networkExamples,
   ...poolExamples,
-  ...unsupportedExamples,
+  ...snapshotExamples,
   ...execExamples,
   ...sandboxFileExamples,
   ...terminalExamples,
@@ -167,13 +167,13 @@ export async function buildApp(
     });
     warnOfIgnoredFields(api);
     sandboxRoutes(api, ctx);
-    unsupportedRoutes(api);
     const steps = new PacedSteps(ctx.pace);
     logRoutes(api, ctx, steps);
     metricsRoutes(api);
     modificationRoutes(api);
     networkRoutes(api);
     poolRoutes(api);
+    snapshotRoutes(api);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, steps, ctx.log);

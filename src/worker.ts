@@ -21,6 +21,7 @@ import { makeLostSessionEnds } from './sandboxes/sessions/jobs.js';
 import { enforceHours } from './sandboxes/lifecycle/stop-over-quota.js';
 import { deleteEndedPreviews } from './previews/grants/jobs.js';
 import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
+import { startSnapshots } from './snapshots/jobs.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
@@ -57,6 +58,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   const reconciling = startReconciling(ctx, onError);
   const jobs = startJobs(ctx, onError);
   const pools = startPools(ctx, onError);
+  const snapshots = startSnapshots(ctx, () => reconciling.term, onError('snapshots'));
   const webhooks = startWebhooks(ctx);
   const sealing = startSealing(ctx, onError('seal'));
   const network = makeNetworkRecordJob();
@@ -66,7 +68,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   });
   return {
     async stop() {
-      const loops = [recording, pools, ...jobs];
+      const loops = [recording, pools, snapshots, ...jobs];
       await Promise.all([reconciling.stop(), webhooks.stop(), ...loops.map((loop) => loop.stop())]);
       await ctx.runtime.leave?.().catch(onError('leave'));
       await network.finish(ctx).catch(onError('network record'));
@@ -105,6 +107,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
 }
 
 interface Reconciling {
+  readonly term: Term | undefined;
   /** Stops the reconciler. The lease is renewed until `release`, so that no other process acts meanwhile. */
   stop(): Promise<void>;
   release(): Promise<void>;
@@ -172,6 +175,9 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
   })().catch(onError('watch'));
 
   return {
+    get term() {
+      return lease.term;
+    },
     async stop() {
       watching.abort();
       unsubscribe();

@@ -6,7 +6,7 @@ import { notify, type WriteTarget } from './write-batch.js';
  * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session`
  * is an ended session of the console, `visit` a session in a sandbox that is to end. `preview` is the sandbox of a
  * preview that has ended, or an organization whose previews may have; empty: those of any. `call` is a call of a tool
- * that its client has cancelled.
+ * that its client has cancelled. `snapshot` is one that waits for its capture.
  */
 const CHANNELS = {
   sandbox: 'sandkeep_sandboxes',
@@ -16,6 +16,7 @@ const CHANNELS = {
   visit: 'sandkeep_sandbox_sessions',
   preview: 'sandkeep_previews',
   call: 'sandkeep_mcp_calls',
+  snapshot: 'sandkeep_snapshots',
 } as const;
 export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
@@ -43,6 +44,10 @@ export async function announceChange(tx: WriteTarget, sandboxId: string): Promis
 
 export async function announceChanges(tx: WriteTarget, sandboxIds: readonly string[]): Promise<void> {
   await notify(tx, CHANNELS.sandbox, sandboxIds);
+}
+
+export async function announceSnapshot(tx: WriteTarget, snapshotId: string): Promise<void> {
+  await notify(tx, CHANNELS.snapshot, [snapshotId]);
 }
 
 export async function announceLog(tx: WriteTarget, orgId: string): Promise<void> {

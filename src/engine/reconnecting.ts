@@ -95,6 +95,9 @@ export class ReconnectingRuntime implements Runtime {
   get volumes(): Runtime['volumes'] {
     return this.engineKind.hasVolumeDirectories ? undefined : this.inner.volumes;
   }
+  get snapshots(): Runtime['snapshots'] {
+    return this.inner.snapshots;
+  }
   get description(): string {
     return this.connected?.description ?? `${this.name}: ${this.state.reason}`;
   }

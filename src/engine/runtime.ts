@@ -35,6 +35,47 @@ export interface EngineVolumes {
   remove(orgId: string, volumeId: string): Promise<void>;
 }
 
+export interface Capture {
+  orgId: string;
+  snapshotId: string;
+  sandboxId: string;
+}
+
+/** `contentDigest`: of what the disk has above the snapshot or the image that it began with, such as `sha256:01ab…`. */
+export interface Captured {
+  /** The bytes of everything above the image, with the snapshots that the disk was made from. */
+  bytes: number;
+  contentDigest: string;
+}
+
+/** A permanent refusal: the same capture would fail again. Users see the message. */
+export class CaptureRefusedError extends Error {
+  constructor(
+    readonly code: 'disk_missing' | 'sandbox_changed',
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** The snapshots that an engine makes of the disks of sandboxes, and keeps. */
+export interface EngineSnapshots {
+  /** The bytes that a snapshot of the sandbox would have. Undefined: it has no disk. The engine walks through it. */
+  measure(sandboxId: string): Promise<number | undefined>;
+  /**
+   * Captures the disk of a sandbox, which is paused meanwhile if it runs. Idempotent for each snapshot: a complete one
+   * stays as it is. Nothing incomplete has its id. Throws CaptureRefusedError.
+   */
+  capture(capture: Capture, signal: AbortSignal): Promise<Captured>;
+  /** The complete ones. */
+  list(): Promise<{ orgId: string; snapshotId: string }[]>;
+  /** Idempotent. False: a sandbox of the engine still needs it. */
+  remove(snapshotId: string): Promise<boolean>;
+  /** Removes what captures of earlier processes have left. The caller alone acts on the engine. */
+  sweep(): Promise<void>;
+}
+
 /** The state that a runtime keeps for one sandbox. Times are exact to the microsecond. */
 export interface Holding {
   orgId: string;
@@ -169,6 +210,8 @@ export interface Runtime extends EngineAbilities {
   readonly warnings?: readonly string[] | undefined;
   /** Undefined: volumes are directories of this machine. */
   readonly volumes?: EngineVolumes | undefined;
+  /** Undefined: it makes none, and lacks the ability `disk_snapshots`. */
+  readonly snapshots?: EngineSnapshots | undefined;
 
   /**
    * Drops cached state: a predecessor acted until now. `term` becomes invalid when the lease is lost, and a successor

@@ -121,6 +121,17 @@ export const CATALOGUE = {
     message: 'volume not found',
     remedy: 'Create the volume, or mend its name in `mounts`.',
   },
+  snapshot_not_found: {
+    status: 404,
+    message: 'there is no such snapshot',
+    remedy:
+      '`GET /v1/snapshots` lists the snapshots that are ready, and `?include=deleted` those that can be restored.',
+  },
+  snapshot_operation_not_found: {
+    status: 404,
+    message: 'there is no such operation on snapshots',
+    remedy: 'Check the id against `GET /v1/snapshot-operations`. One that failed is forgotten after 30 days.',
+  },
   volume_file_not_found: {
     status: 404,
     message: 'there is no such file or directory in the volume',
@@ -191,6 +202,11 @@ export const CATALOGUE = {
     status: 409,
     message: 'a volume of this name already exists',
     remedy: 'Choose another name, or use the volume that has it.',
+  },
+  snapshot_already_exists: {
+    status: 409,
+    message: 'a snapshot of this name already exists',
+    remedy: 'Choose another name, delete the snapshot that has it, or replace it with `force`.',
   },
   volume_in_use: {
     status: 409,

@@ -33,8 +33,7 @@ export function answers<T extends TSchema>(ok: T, ...errors: ErrorName[]): { 200
   return { 200: ok, ...refusals(...errors) };
 }
 
-/** The answers of an authenticated operation that exists only to be refused. */
-export function refusals(...errors: ErrorName[]): Record<number, TSchema> {
+function refusals(...errors: ErrorName[]): Record<number, TSchema> {
   const all: ErrorName[] = [...OF_EVERY_OPERATION, ...errors];
   const byStatus = new Map<number, string[]>();
   for (const name of all) {
@@ -64,10 +63,6 @@ const NOT_MODIFIED = {
 /** The same for an operation whose request may have a body. */
 export function answersToBody<T extends TSchema>(ok: T, ...errors: ErrorName[]) {
   return answers(ok, ...OF_EVERY_BODY, ...errors);
-}
-
-export function refusalsOfBody(...errors: ErrorName[]) {
-  return refusals(...OF_EVERY_BODY, ...errors);
 }
 
 /** The same for an operation that takes an `Idempotency-Key`. */

@@ -26,6 +26,10 @@ export const quotaExamples: Examples = {
       max_total_storage_gib: 200,
       published_ports: 4,
       max_published_ports: 256,
+      snapshots: 3,
+      snapshot_gib_used: 1.5,
+      max_snapshots: 100,
+      max_snapshot_gib: 50,
     },
   },
 };

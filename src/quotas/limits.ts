@@ -9,6 +9,8 @@ export const LIMITS = [
   'max_uptime_minutes_per_sandbox',
   'max_total_storage_gib',
   'max_published_ports',
+  'max_snapshots',
+  'max_snapshot_gib',
   'included_vcpu_hours',
   'included_memory_gib_hours',
   'included_disk_gib_hours',

@@ -152,6 +152,19 @@ export async function countPublishedPorts(sql: Sql, orgId: string): Promise<numb
   return rows[0]!.count;
 }
 
+/**
+ * A deleted snapshot counts until it is purged, because it can be restored. A snapshot that is being made counts
+ * without bytes.
+ */
+export async function sumSnapshots(sql: Sql, orgId: string): Promise<{ count: number; bytes: number }> {
+  const { rows } = await sql.query<{ count: number; bytes: number }>(
+    `select count(*)::int as count, coalesce(sum(size_bytes), 0)::bigint as bytes from snapshots
+     where org_id = $1 and removed_at is null and status <> 'failed'`,
+    [orgId],
+  );
+  return rows[0]!;
+}
+
 /** The usage in `[since, now)`, exact in integers and divided once. */
 export async function usedHours(sql: Sql, orgId: string, since: Instant, now: Instant): Promise<UsedHours> {
   const { vcpu_hour, memory_gib_hour, disk_gib_hour } = await computeTotals(sql, orgId, {

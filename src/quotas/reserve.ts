@@ -13,6 +13,7 @@ import {
   lockQuotas,
   usedHours,
   sumOfCaps,
+  sumSnapshots,
   type QuotaRow,
 } from './queries.js';
 
@@ -24,7 +25,11 @@ export interface Reservation {
   ports?: number;
   /** The cap of a volume changes. `before`: 0 for a new volume or one without a cap. */
   cap?: { gib: number; before: number };
+  /** A snapshot whose size is not known yet. */
+  snapshot?: true;
 }
+
+const GIB = 1024 ** 3;
 
 /** A reader compacts the counts of an organization beyond this number of rows. Normally a job does so much earlier. */
 const MAX_COUNT_ROWS = 2_000;
@@ -42,7 +47,8 @@ interface Demand {
  *
  * - The lock is exclusive close to a limit, so that concurrent requests see each other's counts.
  * - The lock is shared while there is room for one more reservation of every transaction that the database can run:
- *   their uncommitted counts fit in any case. A cap and ports take more than one unit, so they never share.
+ *   their uncommitted counts fit in any case. A cap and ports take more than one unit, and the bytes of a snapshot are
+ *   not known, so they never share.
  * - If the quotas were roomy lately, the shared lock is taken before the first read, which saves a second one.
  *
  * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.
@@ -53,11 +59,11 @@ export async function reserve(
   caller: Caller,
   wanted: Reservation,
 ): Promise<Limits> {
-  if (wanted.sandbox || wanted.start) disk.checkAll();
+  if (wanted.sandbox || wanted.start || wanted.snapshot) disk.checkAll();
   const { orgId } = caller;
   const demands = demandsOf(tx, orgId, wanted);
   const name = [orgId, ...demands.map(({ quota }) => quota)].join(' ');
-  const mayShare = wanted.cap === undefined && !wanted.ports;
+  const mayShare = wanted.cap === undefined && !wanted.ports && !wanted.snapshot;
   const wereRoomy = mayShare && roomyQuotas.has(name);
 
   if (wereRoomy) await lockQuotas(tx, orgId, 'shared');
@@ -115,7 +121,11 @@ async function roomAfter(caller: Caller, demands: readonly Demand[], current: Qu
   return least;
 }
 
-function demandsOf(tx: Sql, orgId: string, { sandbox, start, cap, ports = 0 }: Reservation): Demand[] {
+function demandsOf(
+  tx: Sql,
+  orgId: string,
+  { sandbox, start, cap, snapshot, ports = 0 }: Reservation,
+): Demand[] {
   const list: Demand[] = [];
   if (sandbox) list.push({ quota: 'max_sandboxes', more: 1, used: ({ existing }) => existing });
   const needsSlot = start !== undefined && start.isCounted !== true;
@@ -129,6 +139,12 @@ function demandsOf(tx: Sql, orgId: string, { sandbox, start, cap, ports = 0 }: R
   }
   if (ports > 0)
     list.push({ quota: 'max_published_ports', more: ports, used: () => countPublishedPorts(tx, orgId) });
+  if (snapshot) {
+    const sums = async () => sumSnapshots(tx, orgId);
+    list.push({ quota: 'max_snapshots', more: 1, used: async () => (await sums()).count });
+    const gib = async () => Math.ceil((await sums()).bytes / GIB);
+    list.push({ quota: 'max_snapshot_gib', more: 0, used: gib });
+  }
   // A cap may always shrink, even if it stays above a lowered limit.
   if (cap && cap.gib > cap.before) {
     const more = cap.gib - cap.before;

@@ -49,6 +49,15 @@ export const QuotaUsage = Named(
       description: 'An extension: the ports of the host on which sandboxes publish theirs.',
     }),
     max_published_ports: limit('An extension: the most ports of the host for published ports.'),
+    snapshots: Int64({
+      description: 'An extension: the snapshots that exist, with those that are being made or deleted.',
+    }),
+    snapshot_gib_used: Type.Number({
+      format: 'double',
+      description: 'An extension: the sum of the sizes of all snapshots, in GiB.',
+    }),
+    max_snapshots: limit('An extension: the most snapshots that may exist.'),
+    max_snapshot_gib: limit('An extension: the most that the sizes of all snapshots may add up to, in GiB.'),
   },
   'The quotas of the organization and their use.',
 );

@@ -27,10 +27,12 @@ export interface NewSandbox extends SandboxRow {
   changed_at: Instant;
   /** The pool that starts it for a later create. Default: none. */
   pool_id?: string;
+  /** The engine that has the snapshot of its disk. Default: it has no place yet. */
+  worker_id?: string;
 }
 
 export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): Promise<void> {
-  const { run_spec, run_id, changed_at, pool_id = null } = sandbox;
+  const { run_spec, run_id, changed_at, pool_id = null, worker_id } = sandbox;
   const columns = [
     ...SANDBOX.columnNames,
     'spec_format',
@@ -39,6 +41,7 @@ export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): P
     'changed_at',
     'pool_id',
     'warm',
+    ...(worker_id === undefined ? [] : ['worker_id', 'disk_mib']),
   ];
   const values = [
     ...SANDBOX.stored(sandbox),
@@ -48,6 +51,7 @@ export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): P
     changed_at,
     pool_id,
     pool_id !== null,
+    ...(worker_id === undefined ? [] : [worker_id, run_spec.diskMib ?? 0]),
   ];
   await write(
     target,

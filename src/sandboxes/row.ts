@@ -123,6 +123,15 @@ export const SANDBOX_FIELDS = {
       Nullable(Type.String({ description: 'The runtime it belongs to; null for imported history.' })),
     ),
   ),
+  disk_snapshot_id: nullable(
+    words<string>(),
+    Type.Optional(
+      Field(
+        Nullable(Uuid),
+        'An extension: the snapshot that its disk was made from, which may be deleted by now. Null: an image.',
+      ),
+    ),
+  ),
   source: nullable(
     object<SandboxSource>(),
     Type.Optional(

@@ -47,5 +47,6 @@ export const CAPABILITIES = [
   'secret_env',
   'idle_timeout',
   'registry_credentials',
+  'disk_snapshots',
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];

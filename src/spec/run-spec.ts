@@ -9,7 +9,10 @@ import type { Patch } from './patch-schema.js';
 
 /** The request with defaults and without secrets, as the store keeps it. */
 export interface RunSpec {
+  /** A sandbox that was made from a snapshot has the image below it. */
   image: string;
+  /** Its disk begins with this snapshot. Absent: with the image. */
+  snapshotId?: string;
   /** Absent: with the stored credential that matches the image, if there is one. */
   registryAccess?: { mode: 'anonymous' } | { mode: 'specific'; credential_id: string };
   pullPolicy: 'if_missing' | 'always' | 'never';

@@ -24,6 +24,8 @@ interface Used {
   quantities: bigint[];
   name: string;
   tags: string;
+  /** Default: that of the metric. */
+  type: string | null;
 }
 
 /** Turns rows of usage, in the order of their days, into charges. Remembers the sums of the current month. */
@@ -31,7 +33,12 @@ export class FocusCharges {
   private month: Instant | undefined;
   private billed = new Map<Metric, bigint>();
   private readonly fixed: FocusRecord;
-  private readonly texts: { json: string; name: string; tags: string } = { json: '', name: '', tags: '' };
+  private readonly texts: { json: string } & Pick<Used, 'name' | 'tags' | 'type'> = {
+    json: '',
+    name: '',
+    tags: '',
+    type: null,
+  };
 
   constructor(private readonly account: Account) {
     this.fixed = {
@@ -74,12 +81,17 @@ export class FocusCharges {
     const json = line.slice(end + 2);
     // A resource has the same names on many days.
     if (json !== this.texts.json) {
-      const [name, tags] = JSON.parse(json) as [string | null, Record<string, string> | null];
+      const [name, tags, type = null] = JSON.parse(json) as [
+        name: string | null,
+        tags: Record<string, string> | null,
+        type?: string | null,
+      ];
+      this.texts.type = type;
       this.texts.json = json;
       this.texts.name = name === null ? '' : csvField(name);
       this.texts.tags = tags === null ? '' : csvField(JSON.stringify(tags));
     }
-    return { day, id, quantities, name: this.texts.name, tags: this.texts.tags };
+    return { day, id, quantities, name: this.texts.name, tags: this.texts.tags, type: this.texts.type };
   }
 
   private chargesOf(used: Used): FocusRecord[] {
@@ -97,7 +109,8 @@ export class FocusCharges {
 
   private charge(used: Used, metric: Metric, quantity: bigint, isIncluded: boolean): FocusRecord {
     const { day, id, name, tags } = used;
-    const { title, service, sku, resourceType } = METERS[metric];
+    const { title, service, sku, resourceType: usual } = METERS[metric];
+    const resourceType = used.type ?? usual;
     const price = this.account.book.prices[metric];
     const priced = pricedQuantity(metric, quantity);
     const cost = { value: priced.value * price.value, scale: priced.scale + price.scale };

@@ -5,7 +5,7 @@ import type { Window } from './window.js';
 const LINES: Record<RowFormat, string> = {
   json: `'{"day":"' || t.day || 'T00:00:00Z","volume_id":"' || t.volume_id || '","mib_seconds":' || t.mib_seconds || '}'`,
   csv: `t.day || ',' || t.volume_id || ',' || coalesce(${csvFieldSql('t.name')}, '') || ',' || t.mib_seconds`,
-  focus: `t.day || ',' || t.volume_id || ',[' || t.mib_micros || '],' || json_build_array(t.name, t.labels)`,
+  focus: `t.day || ',' || t.volume_id || ',[' || t.mib_micros || '],' || json_build_array(t.name, t.labels, t.type)`,
 };
 
 /**
@@ -25,7 +25,14 @@ export const ACCRUALS_IN_WINDOW = `
       where org_id = $1 and to_at > $2 and to_at - from_at > interval '48 hours') a
     where from_at < least($3::timestamptz, $4::timestamptz))`;
 
-/** Rows (line) by UTC day and volume name; deleted volumes are last. */
+/** The names and labels of what accruals are of. A deleted one has no row, or only the type of one. */
+const STORED = `(
+  select id, name, labels::jsonb as labels, null::text as type from volumes where org_id = $1 and removed_at is null
+  union all
+  select id, case when removed_at is null then name end, case when removed_at is null then labels end, 'Snapshot'
+  from snapshots where org_id = $1)`;
+
+/** Rows (line) by UTC day and name of the volume or snapshot; deleted ones are last. */
 export function storageRows(orgId: string, { since, until, now }: Window, format: RowFormat): Query {
   const text = `with ${ACCRUALS_IN_WINDOW}, sums as (
       select d.day, c.volume_id, (sum(d.micros::numeric * c.used_mib) * 0.000001)::float8 as mib_seconds,
@@ -34,21 +41,23 @@ export function storageRows(orgId: string, { since, until, now }: Window, format
       cross join lateral days_of(c.from_at, c.to_at) d
       group by d.day, c.volume_id),
     totals as (
-      select s.*, v.name, v.labels
+      select s.*, v.name, v.labels, v.type
       from sums s
-      left join volumes v on v.org_id = $1 and v.id = s.volume_id and v.removed_at is null)
+      left join ${STORED} v on v.id = s.volume_id)
     select ${LINES[format]} from totals t
     order by t.day, t.name nulls last, t.volume_id`;
   return { text, values: [orgId, since, until, now] };
 }
 
-/** One JSON object for each existing volume that has a row. */
+/** One JSON object for each existing volume or snapshot that has a row. */
 export function usedVolumes(orgId: string, { since, until, now }: Window): Query {
   const text = `with ${ACCRUALS_IN_WINDOW}
     select '{"id":"' || v.id || '","name":' || coalesce(to_json(v.name)::text, 'null') || '}'
-    from volumes v
-    where v.org_id = $1 and v.removed_at is null
-      and v.id in (select c.volume_id from cut c where c.from_at < c.to_at)
+    from (
+      select id, name from volumes where org_id = $1 and removed_at is null
+      union all
+      select id, name from snapshots where org_id = $1 and removed_at is null) v
+    where v.id in (select c.volume_id from cut c where c.from_at < c.to_at)
     order by v.name nulls last, v.id`;
   return { text, values: [orgId, since, until, now] };
 }

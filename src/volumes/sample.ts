@@ -16,7 +16,7 @@ const READINGS = {
   maxHoldMs: Infinity,
 };
 /** The next reading may be late or fail. */
-const VALID_INTERVALS = 2;
+export const VALID_INTERVALS = 2;
 const TRIES_PER_INTERVAL = 6;
 /** Enough for millions of files. */
 const MAX_READING_MS = 5 * 60_000;

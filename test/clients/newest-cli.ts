@@ -41,6 +41,41 @@ export const NEWEST_CLI: readonly Session[] = [
     ],
   },
   {
+    title: `msb ${VERSIONS.pypi}: snapshots`,
+    rows: [
+      newestMsb('create sandkeep-test:busybox --name web', works()),
+      ...onDocker(newestMsb("exec web -- sh -c 'echo kept > /srv/file'", works())),
+      newestMsb('snapshot create one --sandbox web', works(/✓ Snapshotted +web/)),
+      newestMsb(
+        'snapshot create one --sandbox web',
+        serviceRefuses(
+          'error: snapshot already exists: POST /v1/snapshots: a snapshot with the name "one" already exists',
+        ),
+      ),
+      newestMsb(
+        'snapshot create one --sandbox web --force --integrity --label team=ml',
+        works(/✓ Snapshotted +web/),
+      ),
+      newestMsb('snapshot ls', works(/\none +disk +complete +sandkeep-test:busybox/)),
+      newestMsb('snapshot inspect one', works(/Head Integrity: +sha256 sha256:[\s\S]*Labels: +team=ml/)),
+      newestMsb('snapshot restore one --name two', works()),
+      ...onDocker(newestMsb('exec two -- cat /srv/file', works('kept'))),
+      newestMsb(
+        'snapshot create two --sandbox web --full',
+        local('snapshot operations', 'full snapshots are not supported by the cloud backend'),
+      ),
+      newestMsb('snapshot verify one', local('snapshot operations')),
+      newestMsb('snapshot rm one', works('✓ Removed one')),
+      newestMsb(
+        'snapshot rm one',
+        serviceRefuses(
+          'error: snapshot not found: DELETE /v1/snapshots/:identifier: there is no such snapshot',
+        ),
+      ),
+      newestMsb('snapshot ls', works('No snapshots indexed.')),
+    ],
+  },
+  {
     title: `msb ${VERSIONS.pypi}: networks`,
     rows: [
       ...[

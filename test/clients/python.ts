@@ -36,10 +36,27 @@ export const PYTHON: readonly Session[] = [
         clientRefuses('InvalidConfigError: invalid config: direct forking requires a local backend'),
       ),
       python(
-        'await (await Sandbox.get("web")).snapshot("one")',
+        's = await (await Sandbox.get("web")).snapshot("one"); print(s.digest[:7], s.image_ref)',
+        works('sha256: sandkeep-test:busybox'),
+      ),
+      python(
+        's = await Snapshot.create("two", from_sandbox="web", labels={"team": "ml"}, record_integrity=True); print(s.labels)',
+        works("{'team': 'ml'}"),
+      ),
+      python(
+        'await Snapshot.create("two", from_sandbox="web")',
         serviceRefuses(
-          'CloudHttpError: cloud HTTP 501: POST /v1/snapshots: this service has no snapshots: keep files in a volume, or build an image, and create sandboxes with it',
+          'MicrosandboxError: snapshot already exists: POST /v1/snapshots: a snapshot with the name "two" already exists',
         ),
+      ),
+      python('print([s.name for s in await Snapshot.list()])', works("['two', 'one']")),
+      python(
+        's = await Sandbox.restore("one", name="copy"); print(await s.name); await Sandbox.remove("copy")',
+        works('copy'),
+      ),
+      python(
+        'await Snapshot.remove("one"); print([s.name for s in await Snapshot.list()])',
+        works("['two']"),
       ),
       python('await Sandbox.remove("web")', works()),
       python(

@@ -1,4 +1,5 @@
 import { operator } from '../../src/audit/events/actor.js';
+import { newId } from '../../src/lib/uuid.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
 import type { TestService } from './service.js';
@@ -12,8 +13,8 @@ export interface Classified {
   headers?: Record<string, string>;
   /** The code and message for an unknown resource, where they are not those of sandboxes. */
   absent?: [code: string, message: string];
-  /** The operation exists only to be refused, and looks nothing up. */
-  isUnsupported?: true;
+  /** Its body names a resource of the organization. */
+  refers?: true;
   /** It is for the organization as a whole: a key that is narrowed to labels is refused. */
   isWhole?: true;
   /** It creates a resource of the caller under a name that others may have too. */
@@ -25,6 +26,7 @@ const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
 const SESSION_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d77';
 const UNKNOWN_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55';
 const NO_POOL: Classified['absent'] = ['pool_not_found', 'there is no such pool'];
+const NO_SNAPSHOT: Classified['absent'] = ['snapshot_not_found', 'there is no such snapshot'];
 const NO_VOLUME: Classified['absent'] = ['volume_not_found', 'volume not found'];
 
 // On the routes of files, clients read every other code as an unknown sandbox.
@@ -49,8 +51,6 @@ const inSandbox = (suffix: string, body?: unknown): Record<string, (victim: Fixt
       }),
     ]),
   );
-
-const unsupported = (path: string) => () => ({ path, isUnsupported: true as const });
 
 /** The operations that have an address by id and one by name. */
 const IN_SANDBOXES: Record<string, Record<string, (victim: Fixture) => Classified>> = {
@@ -102,17 +102,32 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     body: { secrets: [{ name: 'TOKEN', value: 'canary' }] },
   }),
   create_snapshot: ({ sandbox }) => ({
-    ...unsupported('/v1/snapshots')(),
-    body: { kind: 'disk', sandbox_id: sandbox.id },
+    path: '/v1/snapshots',
+    body: { kind: 'disk', sandbox_id: sandbox.id, name: 'intruder' },
+    refers: true,
   }),
-  list_snapshots: unsupported('/v1/snapshots'),
-  get_snapshot: unsupported(`/v1/snapshots/${UNKNOWN_ID}`),
-  delete_snapshot: unsupported(`/v1/snapshots/${UNKNOWN_ID}`),
-  get_snapshot_by_name: unsupported('/v1/snapshots/by-name/nightly'),
-  delete_snapshot_by_name: unsupported('/v1/snapshots/by-name/nightly'),
-  list_snapshot_candidates: unsupported('/v1/sandboxes/snapshot-candidates'),
-  list_snapshot_operations: unsupported('/v1/snapshot-operations'),
-  get_snapshot_operation: unsupported(`/v1/snapshot-operations/${UNKNOWN_ID}`),
+  list_snapshots: () => ({ path: '/v1/snapshots' }),
+  get_snapshot: (victim) => ({ path: `/v1/snapshots/${snapshotOf(victim).id}`, absent: NO_SNAPSHOT }),
+  delete_snapshot: (victim) => ({ path: `/v1/snapshots/${snapshotOf(victim).id}`, absent: NO_SNAPSHOT }),
+  get_snapshot_by_name: (victim) => ({
+    path: `/v1/snapshots/by-name/${snapshotOf(victim).name}`,
+    absent: NO_SNAPSHOT,
+  }),
+  delete_snapshot_by_name: (victim) => ({
+    path: `/v1/snapshots/by-name/${snapshotOf(victim).name}`,
+    absent: NO_SNAPSHOT,
+  }),
+  restore_snapshot: (victim) => ({
+    path: `/v1/snapshots/${snapshotOf(victim).id}/restore`,
+    body: {},
+    absent: NO_SNAPSHOT,
+  }),
+  list_snapshot_candidates: () => ({ path: '/v1/sandboxes/snapshot-candidates' }),
+  list_snapshot_operations: () => ({ path: '/v1/snapshot-operations' }),
+  get_snapshot_operation: (victim) => ({
+    path: `/v1/snapshot-operations/${snapshotOf(victim).id}`,
+    absent: ['snapshot_operation_not_found', 'there is no such operation on snapshots'],
+  }),
   list_volumes: () => ({ path: '/v1/volumes' }),
   create_volume: () => ({ path: '/v1/volumes', body: { name: 'intruder' } }),
   get_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
@@ -238,6 +253,8 @@ export interface Fixture {
   sandbox: { id: string; name: string };
   /** Undefined: the fixture is of a release without previews. */
   preview?: { id: string };
+  /** Undefined: the fixture is of a release without snapshots. */
+  snapshot?: { id: string; name: string };
   volume: { id: string };
   event: { id: string };
   key: { id: string };
@@ -245,6 +262,10 @@ export interface Fixture {
   credential?: { id: string };
   /** The webhook is disabled, so nothing changes by itself. */
   webhook: { id: string; delivery: string };
+}
+
+function snapshotOf({ snapshot: made }: Fixture): { id: string; name: string } {
+  return made ?? { id: UNKNOWN_ID, name: 'victim' };
 }
 
 /** Makes an organization with one resource of each kind; the sandbox runs. */
@@ -289,11 +310,20 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
       password: 'victim',
     }),
   );
+  const made = { id: newId(), name: 'victim' };
+  await service.ctx.pool.query(
+    `insert into snapshots (org_id, id, name, labels, status, replaces, record_integrity, sandbox_id, sandbox_name, image,
+       runtime, worker_id, actor, size_bytes, digest, content_digest, created_at, updated_at, completed_at)
+     values ($1, $2, $3, '{}', 'ready', false, false, $4, 'victim', 'victim', 'simulated', gen_random_uuid(), $5, 7,
+       'sha256:00', 'sha256:00', now(), now(), now())`,
+    [client.org.id, made.id, made.name, sandbox.id, JSON.stringify(operator('victim'))],
+  );
   const event = (await succeed(client.get('/v1/events'))).data[0];
   return {
     client,
     sandbox,
     preview,
+    snapshot: made,
     volume,
     event,
     credential,
@@ -330,6 +360,7 @@ const TABLES = [
   'previews',
   'pools',
   'registry_credentials',
+  'snapshots',
 ];
 
 const DIGESTS = TABLES.map(

@@ -3,6 +3,7 @@ import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js
 import { STATUSES, StopReason } from '../../spec/statuses.js';
 import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
 import { POOL_EVENTS } from './pool-events.js';
+import { SNAPSHOT_EVENTS } from './snapshot-events.js';
 
 const text = Type.String();
 const count = Type.Integer({ minimum: 0 });
@@ -156,6 +157,7 @@ export const CATALOGUE = {
       ),
       source: Type.Optional(Words(['warm', 'cold'])),
       pool: Type.Optional(text),
+      disk_snapshot_id: Type.Optional(Uuid),
       run_id: Type.Optional(Uuid),
       started_at: Type.Optional(DateTime),
     },
@@ -307,6 +309,7 @@ export const CATALOGUE = {
   ),
 
   ...POOL_EVENTS,
+  ...SNAPSHOT_EVENTS,
 
   network_destination_used: event(
     'network',

@@ -135,6 +135,13 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   pool_sandbox_added: entity('Start Request'),
   pool_image_moved: entity('Image Move', LOW),
 
+  snapshot_requested: entity('Capture Request'),
+  snapshot_created: entity(1),
+  snapshot_failed: entity(1, { ...MEDIUM, isFailure: true }),
+  snapshot_deletion_scheduled: entity(4),
+  snapshot_restored: entity('Restore'),
+  snapshot_purged: entity('Purge'),
+
   network_destination_used: network(6),
   network_destination_denied: network(5, { ...LOW, isFailure: true }),
   network_secret_withheld: network(5, { ...MEDIUM, isFailure: true }),
@@ -179,6 +186,7 @@ export const ENTITY_TYPES: Record<string, string> = {
   api_key: 'API Key',
   sandbox: 'Sandbox',
   network: 'Sandbox Network',
+  snapshot: 'Snapshot',
   volume: 'Volume',
   secret: 'Secrets',
   webhook: 'Webhook',

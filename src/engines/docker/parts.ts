@@ -61,6 +61,8 @@ export interface DockerParts {
   images: Images;
   controlGroup: string | undefined;
   containerd: ContainerdPlace | undefined;
+  /** Why the engine makes no snapshots of sandboxes. Undefined: it makes them. */
+  noSnapshots: string | undefined;
   calls: UnansweredCalls;
 }
 

@@ -5,7 +5,7 @@ import { explainConnectionError } from './connection-error.js';
 import { INSTANCE_LABEL } from './container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
-import { listPulled } from './images/engine-image.js';
+import { isCaptureName, listPulled, namesOf } from './images/engine-image.js';
 import { isPauseContainer, isPauseName } from './network/pause-container.js';
 
 interface EngineObject {
@@ -22,6 +22,8 @@ interface RemovableObjects {
    * Pulled images bear no mark of an installation. They stay while the engine has containers of another installation.
    */
   pulledImages: EngineObject[];
+  /** Snapshots, and interrupted captures without a name. */
+  snapshotImages: EngineObject[];
 }
 
 interface InstallationObjects {
@@ -44,7 +46,7 @@ export async function findRemains(socketPath: string, instanceId: string): Promi
     });
   };
   const { removable, inUse } = await findObjects(docker, instanceId).catch(explain);
-  const { containers, networks, volumes, images, pulledImages } = removable;
+  const { containers, networks, volumes, images, pulledImages, snapshotImages } = removable;
   return {
     inUse,
     lines: [
@@ -53,6 +55,7 @@ export async function findRemains(socketPath: string, instanceId: string): Promi
       ...volumes.map(({ name }) => `volume     ${name} (the program that is process 1)`),
       ...images.map(({ name }) => `image      ${name}`),
       ...pulledImages.map(({ name }) => `image      ${name} (pulled)`),
+      ...snapshotImages.map(({ name }) => `image      ${name} (a snapshot of a sandbox)`),
     ],
     async remove() {
       const removal = await removeObjects(docker, removable);
@@ -64,11 +67,21 @@ export async function findRemains(socketPath: string, instanceId: string): Promi
 /** The names of the objects that bear the mark of the installation. */
 async function findOwn(docker: Docker, instanceId: string): Promise<string[]> {
   const filters = { label: [`${INSTANCE_LABEL}=${instanceId}`] };
-  const [containers, networks] = await Promise.all([
+  const [containers, networks, images] = await Promise.all([
     docker.listContainers({ all: true, filters }),
     docker.listNetworks({ filters }),
+    findCaptures(docker, instanceId),
   ]);
-  return [...containers.map(nameOf), ...networks.map(({ Name }) => Name)];
+  return [...containers.map(nameOf), ...networks.map(({ Name }) => Name), ...images.map(({ name }) => name)];
+}
+
+/** Without images that an operator made of containers, which have the same label. */
+async function findCaptures(docker: Docker, instanceId: string): Promise<EngineObject[]> {
+  const images = await docker.listImages({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } });
+  return images
+    .map(({ Id, RepoTags }) => ({ id: Id, names: namesOf(RepoTags) }))
+    .filter(({ names }) => names.every((name) => isCaptureName(name)))
+    .map(({ id, names }) => ({ id, name: names[0] ?? id }));
 }
 
 function nameOf({ Id, Names }: Docker.ContainerInfo): string {
@@ -122,6 +135,7 @@ async function findObjects(docker: Docker, instanceId: string): Promise<Installa
       volumes,
       images: unusedImages,
       pulledImages: unusedPulled,
+      snapshotImages: await findCaptures(docker, instanceId),
     },
     inUse: [...usedVolumes, ...usedImages, ...usedPulled],
   };
@@ -135,7 +149,7 @@ function named(id: string, names: readonly string[]): EngineObject[] {
 const OWN_IMAGES = 'sandkeep/';
 
 async function removeObjects(docker: Docker, removable: RemovableObjects): Promise<Omit<Removal, 'left'>> {
-  const { containers, networks, volumes, images, pulledImages } = removable;
+  const { containers, networks, volumes, images, pulledImages, snapshotImages } = removable;
   // The containers of networks come last. Those of a thousand sandboxes, one after another, take many minutes.
   for (const isPause of [false, true]) {
     const left = containers.filter(({ name }) => isPauseName(name) === isPause);
@@ -162,6 +176,7 @@ async function removeObjects(docker: Docker, removable: RemovableObjects): Promi
       volumes: await removeShared(volumes, async (name) => docker.getVolume(name).remove()),
       images: await removeShared(images, removeImage),
       pulledImages: await removeShared(pulledImages, removeImage),
+      snapshotImages: await removeShared(snapshotImages, removeImage),
     },
     inUse,
   };

@@ -37,6 +37,8 @@ import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { DirectPorts } from './ports/direct-ports.js';
 import type { ContainerProcess } from './container-namespace.js';
+import { DiskCaptures } from './snapshots/disk-captures.js';
+import { explainNoSnapshots } from './snapshots/explain-no-snapshots.js';
 import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
 import { Handovers } from './handovers.js';
 import { ContainerStarts } from './start-container.js';
@@ -60,6 +62,7 @@ export class DockerRuntime implements Runtime {
   private readonly ports: DirectPorts | undefined;
   private readonly handovers: Handovers | undefined;
   private readonly starts: ContainerStarts;
+  private readonly captures: DiskCaptures;
   private readonly measuring = new Map<string, Promise<number | undefined>>();
 
   private constructor(private readonly parts: DockerParts) {
@@ -69,7 +72,8 @@ export class DockerRuntime implements Runtime {
     this.diskPath = parts.diskPath;
     this.capacity = parts.capacity;
     this.bounds = parts.bounds;
-    this.starts = new ContainerStarts(parts);
+    this.captures = new DiskCaptures(parts);
+    this.starts = new ContainerStarts(parts, this.captures);
     this.inspections = new InspectCache(docker, parts.calls);
     if (parts.sharesKernel) {
       const find = async (sandboxId: string) => this.findProcess(sandboxId);
@@ -77,12 +81,18 @@ export class DockerRuntime implements Runtime {
       this.handovers = new Handovers(parts, this.ports);
     }
     this.guests = new DockerGuests(untimed, this.ports, containerd);
-    this.capabilities = new Set([...detected.capabilities, ...networks.capabilities]);
+    const { noSnapshots } = parts;
+    this.capabilities = new Set([
+      ...detected.capabilities,
+      ...networks.capabilities,
+      ...(noSnapshots === undefined ? (['disk_snapshots'] as const) : []),
+    ]);
     const kind = options.runtimeClass === undefined ? '' : ` by ${options.runtimeClass}`;
     const { lacksGateway } = networks;
     this.lacks = new Map([
       ...detected.lacks,
       ...(lacksGateway === undefined ? [] : [['network_domains', lacksGateway] as const]),
+      ...(noSnapshots === undefined ? [] : [['disk_snapshots', noSnapshots] as const]),
     ]);
     const missing = detected.missing.map((what) => `; ${what}`).join('');
     this.description = `docker: containers${kind} on Docker ${version}, network: ${networks.description}${missing}`;
@@ -133,6 +143,7 @@ export class DockerRuntime implements Runtime {
       images: new Images(untimed, goArchitecture(info), options.pulls),
       controlGroup: openControlGroup(info),
       containerd: info.Containerd,
+      noSnapshots: explainNoSnapshots(info),
       calls: new UnansweredCalls(),
     });
   }
@@ -140,7 +151,12 @@ export class DockerRuntime implements Runtime {
   async takeOver(term: { readonly valid: boolean }): Promise<void> {
     this.parts.networks.takeOver(term);
     this.inspections.forget();
+    await this.captures.takeOver();
     await this.parts.detected.mounts.sweep();
+  }
+
+  get snapshots(): DiskCaptures | undefined {
+    return this.parts.noSnapshots === undefined ? this.captures : undefined;
   }
 
   async leave(): Promise<void> {
@@ -167,6 +183,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
+    this.captures.disturb(sandboxId);
     const found = await findContainer(this.parts, sandboxId);
     if (!found) return;
     const container = this.parts.docker.getContainer(found.Id);
@@ -183,6 +200,7 @@ export class DockerRuntime implements Runtime {
     try {
       const found = await findContainer(this.parts, sandboxId);
       if (found) {
+        this.captures.disturb(sandboxId);
         const removing = this.parts.docker.getContainer(found.Id).remove({ force: true, v: true });
         await this.parts.calls.track(sandboxId, 'removal', removing).catch(ignoreStatus(...ALREADY_REMOVED));
       }

@@ -16,6 +16,7 @@ import { NO_ROOM } from './no-room.js';
 import type { Bind } from './mounts/staging-directory.js';
 import type { GuestFile } from './mounts/guest-files.js';
 import { PROCESSES } from './options.js';
+import type { DiskCaptures } from './snapshots/disk-captures.js';
 import { setHostName } from './network/host-name.js';
 import { RoomRetries } from './room-retries.js';
 import { explainOwnLimit, explainStartFailure } from './start-failure.js';
@@ -32,12 +33,17 @@ export class ContainerStarts {
   private readonly retries = new RoomRetries();
   private readonly naming = new Map<string, Promise<void>>();
 
-  constructor(private readonly parts: DockerParts) {
+  constructor(
+    private readonly parts: DockerParts,
+    private readonly captures: DiskCaptures,
+  ) {
     this.disks = disksOf([parts.diskPath, parts.options.volumes.root]);
   }
 
   async start(run: Run, signal: AbortSignal): Promise<void> {
     this.retries.check(run.runId);
+    await this.captures.ended(run.sandboxId, signal);
+    if (signal.aborted) return;
     const unclaim = await this.parts.networks.claim(run.sandboxId);
     try {
       const found = await this.prepare(run);
@@ -106,7 +112,7 @@ export class ContainerStarts {
     container: Docker.Container,
     signal: AbortSignal,
   ): Promise<EngineImage | undefined> {
-    if (run.spec.pullPolicy !== 'always') return undefined;
+    if (run.spec.pullPolicy !== 'always' || run.spec.snapshotId !== undefined) return undefined;
     const { [IMAGE_LABEL]: current } = (await container.inspect()).Config.Labels;
     const latest = current === undefined ? undefined : await this.parts.images.latestDigest(run, signal);
     if (latest === undefined || latest === current) return undefined;

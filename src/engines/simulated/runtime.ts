@@ -13,6 +13,7 @@ import {
   StartRefusedError,
   type Activity,
   type Capacity,
+  type Capture,
   type Holding,
   type LatePart,
   type LogChunk,
@@ -23,6 +24,7 @@ import {
 import { CAPABILITIES } from '../../spec/capabilities.js';
 import { nanosOf } from '../../engine/log-times.js';
 import { SimulatedJournal, type SimulatedHolding } from './journal.js';
+import { SimulatedSnapshots } from './snapshots.js';
 
 export interface SimulatedOptions {
   startMs?: number;
@@ -32,6 +34,8 @@ export interface SimulatedOptions {
   sharedCpuMillis?: number | undefined;
   /** Keeps the whole history for comparison with the store. Default: false. */
   keepJournal?: boolean;
+  /** Called in each capture, which fails when it throws. */
+  onCapture?: (capture: Capture) => Promise<void>;
 }
 
 const CAPACITY: Capacity = { vcpus: 100_000, memoryMib: 1024 * 1024 * 1024, diskMib: null };
@@ -49,6 +53,7 @@ export class SimulatedRuntime implements Runtime {
   readonly machine = hostname();
   readonly engineId: string;
   readonly capacity: Capacity;
+  readonly snapshots: SimulatedSnapshots;
 
   private holdings = new Map<string, SimulatedHolding>();
   private readonly cpuMicros = new Map<string, number>();
@@ -60,6 +65,13 @@ export class SimulatedRuntime implements Runtime {
     private readonly directory: string,
     private readonly options: SimulatedOptions = {},
   ) {
+    this.snapshots = new SimulatedSnapshots(join(directory, 'snapshots'), {
+      holds: (sandboxId) => {
+        const { state } = this.holdings.get(sandboxId) ?? {};
+        return state === 'running' || state === 'exited';
+      },
+      onCapture: options.onCapture,
+    });
     this.engineId = readOrCreateId(join(directory, 'engine-id'));
     const { sharedCpuMillis = SHARED_CPU_MILLIS.default } = options;
     this.bounds = { vcpus: 1024, memoryMib: 16 * 1024 * 1024, smallestMemoryMib: 1, sharedCpuMillis };
@@ -86,6 +98,9 @@ export class SimulatedRuntime implements Runtime {
     this.put({ ...ids, state: 'prepared', startedAt: null, finishedAt: null, exit: null });
     await sleep(this.options.startMs ?? 0, signal);
     if (signal.aborted) return;
+    if (run.spec.snapshotId !== undefined && !(await this.snapshots.has(run.spec.snapshotId))) {
+      throw new StartRefusedError(`the engine has no disk of the snapshot ${run.spec.snapshotId} any more`);
+    }
     const failure = this.options.failStart?.(run);
     if (failure !== undefined) throw new StartRefusedError(failure);
     this.commandEnds.delete(run.sandboxId);

@@ -12,6 +12,7 @@ import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
 import { sealSecrets } from '../../secrets/secrets.js';
 import { withDisk } from '../admission/disk-size.js';
+import { onSnapshot, withDiskSource } from '../admission/disk-source.js';
 import { withKeyLabels, refuseMounts } from '../admission/key-labels.js';
 import { volumesOf } from '../admission/mount-volumes.js';
 import { makeSlug } from '../admission/make-slug.js';
@@ -80,16 +81,17 @@ async function insert(
   tx: Sql,
   batch: WriteBatch,
   caller: Writer,
-  request: CreateSandboxRequest & { slug: string },
+  asked: CreateSandboxRequest & { slug: string },
   { start, wantedUntil = null }: StartChoice,
 ): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
   const id = newId();
   const at = ctx.now();
+  const { request, snapshot } = await withDiskSource(tx, caller, asked, ctx.runtime);
   const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
   await checkSelection(tx, orgId, request);
   const ephemeral = request.lifecycle?.ephemeral ?? false;
-  const found = start ? await findReady(ctx, tx, orgId, request, volumes) : NOT_ASKED;
+  const found = start && !snapshot ? await findReady(ctx, tx, orgId, request, volumes) : NOT_ASKED;
   if (found.ready) return takeReady(ctx, tx, batch, caller, request, found);
   const limits = await reserve(ctx, tx, caller, {
     sandbox: true,
@@ -98,7 +100,8 @@ async function insert(
   });
   const ports = await takePorts(ctx.settings, tx, caller, request);
   const resolved = withPorts(withDisk(request, limits, ctx.runtime), ports);
-  const { runSpec, spec } = SPECIFICATION.resolve(resolved, volumes);
+  const { runSpec: ofImage, spec } = SPECIFICATION.resolve(resolved, volumes);
+  const runSpec = snapshot ? onSnapshot(ofImage, snapshot) : ofImage;
   checkSize(limits, runSpec);
   const created = {
     ...SANDBOX.initial,
@@ -111,6 +114,7 @@ async function insert(
     created_at: at,
     spec,
     runtime: ctx.runtime.name,
+    disk_snapshot_id: snapshot?.id ?? null,
     source: found.source,
   } as const;
   await recordEvent(batch, {
@@ -124,6 +128,7 @@ async function insert(
       name: created.name,
       slug: created.slug,
       image: runSpec.image,
+      ...(snapshot ? { disk_snapshot_id: snapshot.id } : {}),
       previous_status: null,
       status: 'created',
       reason: 'requested',
@@ -135,7 +140,11 @@ async function insert(
     ? await beginRun(batch, created, nextRunOf(runSpec, limits, actor, wantedUntil), at)
     : { run_id: null };
   const row = { ...created, ...admitted };
-  const kept = { run_spec: runSpec, changed_at: at };
+  const kept = {
+    run_spec: runSpec,
+    changed_at: at,
+    ...(snapshot ? { worker_id: snapshot.workerId } : {}),
+  };
   await insertSandbox(batch, { ...row, ...kept });
   await sealSecrets(batch, ctx.keyring, orgId, id, SPECIFICATION.secretsOf(request));
   await insertLabels(batch, row, spec.labels);

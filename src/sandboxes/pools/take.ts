@@ -15,6 +15,7 @@ import type { MountVolumes, RunSpec } from '../../spec/run-spec.js';
 import { SPECIFICATION, type CreateSandboxRequest, type SandboxSpec } from '../../spec/specification.js';
 import { encodeSpec, SPEC_FORMAT } from '../../spec/text.js';
 import { withDisk } from '../admission/disk-size.js';
+import type { OfImage } from '../admission/disk-source.js';
 import { nextRunOf } from '../lifecycle/next-run.js';
 import { insertLabels } from '../queries.js';
 import { RUNNING_COMMAND } from '../reconcile/command-state.js';
@@ -22,7 +23,7 @@ import { presentSandbox, type SandboxResponse, type SandboxSource } from '../row
 import { lockReady, poolsWithImage, readyParts, type ReadySandbox } from './queries.js';
 import { differenceOf } from './template.js';
 
-type Request = CreateSandboxRequest & { slug: string };
+type Request = OfImage<CreateSandboxRequest & { slug: string }>;
 
 /** `source` null: no pool has the image. */
 export interface Found {

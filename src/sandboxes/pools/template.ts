@@ -19,6 +19,15 @@ const NO_VOLUMES = { named: new Map<string, string>(), host: undefined };
 /** Throws the refusals of a create, and those of what belongs to one sandbox alone. */
 export function checkTemplate(name: string, template: PoolTemplate, runtime: Runtime): void {
   SPECIFICATION.check({ name, ...template }, runtime);
+  if (template.image.type !== 'oci') {
+    throw new ApiError(
+      'invalid_sandbox_config',
+      'image.type: the sandboxes of a pool start from an OCI image',
+      {
+        field: 'image.type',
+      },
+    );
+  }
   const { network } = template;
   const own = [
     [network?.ports?.length, 'network.ports', 'a port of the host belongs to one sandbox'],

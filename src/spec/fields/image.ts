@@ -1,32 +1,56 @@
 import { Type } from 'typebox';
-import { Field, Named, Nullable, Uuid, Variants, Words } from '../../http/schema.js';
+import { Field, Nullable, Uuid, Variants, Words } from '../../http/schema.js';
 import { field, requiredField } from '../field.js';
 import { parseImageReference } from '../image-reference.js';
 import { refuse } from '../refuse.js';
 
 export const image = requiredField({
-  schema: Named(
-    'CloudRootfsSource',
-    {
-      type: Type.Literal('oci', { description: 'The kind of the source. There are only OCI images.' }),
-      reference: Type.String({
-        description: 'The reference of the OCI image, such as `python:3.12`.',
-        examples: ['python:3.12'],
+  schema: Variants(
+    'type',
+    [
+      Type.Object({
+        type: Type.Literal('oci', { description: 'The sandbox starts from an OCI image.' }),
+        reference: Type.String({
+          description: 'The reference of the OCI image, such as `python:3.12`.',
+          examples: ['python:3.12'],
+        }),
       }),
+      Type.Object({
+        type: Type.Literal('disk_snapshot', { description: 'The sandbox starts from a snapshot.' }),
+        id: Type.String({ description: 'The id or the name of the snapshot.' }),
+      }),
+    ],
+    {
+      title: 'CloudRootfsSource',
+      description:
+        'The image or the snapshot that a sandbox starts from. Instead of it, the body may have `source`, with `reference` or `disk_snapshot_ref`.',
     },
-    'The image that a sandbox starts from. Instead of it, the body may have `source` with `oci`, and `reference`.',
   ),
   answer: Type.Optional(
-    Nullable(Type.String({ description: 'The OCI image that the sandbox starts from.' })),
+    Nullable(
+      Type.String({
+        description: 'The OCI image that the sandbox starts from, also below a snapshot.',
+      }),
+    ),
   ),
-  check({ reference }) {
+  check(source) {
+    if (source.type !== 'oci') return;
+    const { reference } = source;
     if (reference === '')
       refuse('image.reference', 'image.reference must name an OCI image, such as python:3.12');
     if (!parseImageReference(reference))
       refuse('image.reference', 'image.reference is not an OCI image reference, such as python:3.12');
   },
-  show: ({ reference }) => reference,
-  run: ({ reference }) => ({ image: reference }),
+  requires: ({ type }) => [
+    type === 'disk_snapshot' && {
+      capability: 'disk_snapshots',
+      what: 'start sandboxes from snapshots',
+      remedy: 'name an OCI image',
+    },
+  ],
+  // A create replaces a snapshot by the image below it first.
+  show: (source) => (source.type === 'oci' ? source.reference : null),
+  run: (source) => ({ image: source.type === 'oci' ? source.reference : '' }),
 });
 
 export const pullPolicy = field({

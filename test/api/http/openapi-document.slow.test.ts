@@ -1,3 +1,4 @@
+import { ended } from '../../support/snapshots.js';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { request, type IncomingMessage } from 'node:http';
@@ -268,7 +269,9 @@ function checkExamples(
         const shown = first(operation.requestBody?.content)?.[1].example;
         const isCreation = operation.operationId === 'create_sandbox';
         const changes = isCreation ? (isInside(entry) ? CONTAINER : withSecret(entry)) : {};
-        const body = isObject(shown) ? { ...shown, ...changes } : shown;
+        const named = isObject(shown) && ids.has(shown['sandbox_id']);
+        const sandboxId = named ? { sandbox_id: ids.get(shown['sandbox_id']) } : {};
+        const body = isObject(shown) ? { ...shown, ...changes, ...sandboxId } : shown;
         const answer = await client.request(method, address, {
           query: Object.fromEntries(
             given
@@ -290,6 +293,7 @@ function checkExamples(
       for (const id of operationsBefore(entry)) {
         const { answer } = await send(byId.get(id)!);
         if (id === 'stop_sandbox') await untilStatus(client, answer.body.id as string, 'stopped');
+        if (id === 'create_snapshot') await ended(client, answer.body.id as string);
       }
       const { address, answer, example } = await send(entry);
       if (answer.body === undefined) return;
@@ -308,6 +312,9 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (operationId === 'get_event') return ['create_sandbox', 'list_events'];
   if (operationId.startsWith('start_')) return ['create_sandbox', 'stop_sandbox'];
   if (operationId === 'restore_volume') return ['create_volume', 'delete_volume'];
+  if (operationId === 'create_snapshot') return ['create_sandbox'];
+  if (operationId === 'restore_snapshot') return ['create_sandbox', 'create_snapshot', 'delete_snapshot'];
+  if (path.startsWith('/v1/snapshot')) return ['create_sandbox', 'create_snapshot'];
   if (path.includes('{delivery_id}')) return ['create_webhook', 'test_webhook'];
   if (path.startsWith('/v1/volumes/{id}/files')) return ['create_volume', 'write_volume_file'];
   if (path.startsWith('/v1/volumes/{id}')) return ['create_volume'];

@@ -370,6 +370,10 @@ test('an organization without quotas has no limits but that of ports of the mach
     max_total_storage_gib: null,
     published_ports: 0,
     max_published_ports: 256,
+    snapshots: 0,
+    snapshot_gib_used: 0,
+    max_snapshots: null,
+    max_snapshot_gib: null,
   });
 });
 

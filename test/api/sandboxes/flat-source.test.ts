@@ -39,7 +39,7 @@ test('another source is refused, and so is a missing reference', async () => {
     const { status, body } = await client.post('/v1/sandboxes', { name: 'other', ...part });
     expect([status, body.error.message]).toEqual([
       400,
-      'the source of a sandbox must be "oci", with its "reference"',
+      'the source of a sandbox must be "oci", with its "reference", or "disk_snapshot", with its "disk_snapshot_ref"',
     ]);
   }
   const wrong = await client.post('/v1/sandboxes', { name: 'other', source: 'oci', reference: 7 });

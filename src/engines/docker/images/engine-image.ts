@@ -21,8 +21,14 @@ export interface EngineImage {
 }
 
 const PULLED_IMAGES = 'sandkeep/pulled';
+/** Snapshots of sandboxes. A tag is the id of a snapshot. */
+export const SNAPSHOT_IMAGES = 'sandkeep/snapshot';
+/** Captures that are not snapshots yet. */
+export const CAPTURED_IMAGES = 'sandkeep/capture';
 /** With the registry under which Podman keeps loaded images. */
-const OWN_NAME = new RegExp(`^(?:localhost/)?${PULLED_IMAGES}[:@]`);
+const PULLED_NAME = new RegExp(`^(?:localhost/)?${PULLED_IMAGES}[:@]`);
+/** No caller gets them by their names: they may be of another organization. */
+const OWN_NAME = new RegExp(`^(?:localhost/)?(?:${PULLED_IMAGES}|${SNAPSHOT_IMAGES}|${CAPTURED_IMAGES})[:@]`);
 
 /**
  * The images with names of their own are the operator's: the service gives no such name to the images that it pulls.
@@ -46,8 +52,18 @@ export async function listPulled(docker: Docker): Promise<{ id: string; names: s
   return images.map(({ Id, RepoTags, Size }) => ({
     id: Id,
     bytes: Size,
-    names: (RepoTags ?? []).filter((name) => OWN_NAME.test(name)),
+    names: (RepoTags ?? []).filter((name) => PULLED_NAME.test(name)),
   }));
+}
+
+/** The names of an image in a list, which has a mark in place of none. */
+export function namesOf(tags: readonly string[] | null | undefined): string[] {
+  return (tags ?? []).filter((tag) => tag !== '<none>:<none>');
+}
+
+/** A snapshot, or a capture that is not one yet. */
+export function isCaptureName(name: string): boolean {
+  return name.startsWith(`${SNAPSHOT_IMAGES}:`) || name.startsWith(`${CAPTURED_IMAGES}:`);
 }
 
 export function pulledName(tag: string): string {
@@ -55,12 +71,24 @@ export function pulledName(tag: string): string {
 }
 
 async function inspect(docker: Docker, name: string): Promise<EngineImage | undefined> {
+  const found = await inspectNamed(docker, name);
+  return found && engineImageOf(found);
+}
+
+/** Undefined: no image has this name. */
+export async function inspectNamed(
+  docker: Docker,
+  name: string,
+): Promise<Docker.ImageInspectInfo | undefined> {
   const found = await docker.getImage(name).inspect().catch(ignoreStatus(NOT_FOUND));
   // The engine also finds images by a part of their id, such as `sha256:01ab`.
   if (!found || ![...(found.RepoTags ?? []), ...(found.RepoDigests ?? [])].some((own) => isName(own, name))) {
     return undefined;
   }
-  const { Id, Size, Config, RepoDigests } = found;
+  return found;
+}
+
+export function engineImageOf({ Id, Size, Config, RepoDigests }: Docker.ImageInspectInfo): EngineImage {
   return {
     id: Id,
     bytes: Size,

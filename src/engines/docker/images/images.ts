@@ -3,7 +3,7 @@ import type { PullOptions } from '../../../engine/definition.js';
 import type { HeldImage } from '../../../engine/images/held-images.js';
 import { ImageRoom } from '../../../engine/images/image-room.js';
 import { PulledImages, refusalOf, type PullTarget } from '../../../engine/images/pulled-images.js';
-import type { Run } from '../../../engine/runtime.js';
+import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import { PacedSteps } from '../../../fairness/paced-steps.js';
 import { checkSize, verified } from '../../../registry/layer-check.js';
 import { MAX_DOCUMENT_BYTES, MAX_VOLUMES } from '../../../registry/limits.js';
@@ -15,6 +15,7 @@ import { readAll, type RegistrySession } from '../../../registry/registry-sessio
 import type { Step } from '../../../registry/step.js';
 import type { ImageReference } from '../../../spec/image-reference.js';
 import { ORG_LABEL } from '../container.js';
+import { findSnapshotImage } from '../snapshots/snapshot-image.js';
 import {
   findOperatorImage,
   findPulledImage,
@@ -47,6 +48,8 @@ export class Images {
 
   /** The image stays until `release`. Throws StartRefusedError, or the reason of the signal. */
   async ensure(run: Run, signal: AbortSignal): Promise<EngineImage> {
+    const { snapshotId } = run.spec;
+    if (snapshotId !== undefined) return this.snapshotOf(run.orgId, snapshotId);
     const { image, isOperators } = await this.pulled.ensure(run, signal);
     if (isOperators) return image;
     await this.room.claim(run, image).catch((error: unknown) => {
@@ -57,7 +60,15 @@ export class Images {
 
   /** Asks the registry at each call, for a few seconds. Undefined: no tag, or no answer. */
   async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
-    return this.pulled.latestDigest(run, signal);
+    return run.spec.snapshotId === undefined ? this.pulled.latestDigest(run, signal) : undefined;
+  }
+
+  private async snapshotOf(orgId: string, snapshotId: string): Promise<EngineImage> {
+    const found = await findSnapshotImage(this.docker, { orgId, snapshotId });
+    if (found) return found;
+    throw new StartRefusedError(
+      `the engine has no disk of the snapshot ${snapshotId} any more: create the sandbox from another one`,
+    );
   }
 
   /** `makeRoom` may remove the image of a run from now on, unless a container has it. */

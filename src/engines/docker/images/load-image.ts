@@ -42,6 +42,25 @@ export async function loadImage(docker: Docker, content: ImageContent, options: 
   }
 }
 
+/**
+ * Gives a name to layers that the engine has, under another configuration. The archive has none of them: an engine with
+ * a graph driver reads only the layers that it lacks. Resolves to the reason of a failure.
+ */
+export async function loadConfiguration(
+  docker: Docker,
+  { name, config, layers }: { name: string; config: Buffer; layers: number },
+): Promise<string | undefined> {
+  const archive = randomUUID();
+  const Layers = Array.from({ length: layers }, (_, index) => `${archive}-${index}.layer`);
+  const manifest = [{ Config: `${archive}.json`, RepoTags: [name], Layers }];
+  const files = [
+    ...file(`${archive}.json`, config),
+    ...file('manifest.json', Buffer.from(JSON.stringify(manifest))),
+    END_OF_ARCHIVE,
+  ];
+  return readFailure(docker, await docker.loadImage(Readable.from(files), { quiet: true }));
+}
+
 /** The client library ignores errors after the first byte. */
 async function readFailure(docker: Docker, progress: NodeJS.ReadableStream): Promise<string | undefined> {
   return new Promise((resolve, reject) => {

@@ -1,0 +1,42 @@
+import { Type } from 'typebox';
+import { DateTime, Nullable, Uuid } from '../../http/schema.js';
+import { CALLER, event, SYSTEM } from './catalogue-entry.js';
+
+const text = Type.String();
+const snapshot = { snapshot_id: Uuid, name: text };
+const source = { ...snapshot, sandbox_id: Uuid, sandbox_name: text };
+const ANYONE = [...CALLER, ...SYSTEM] as const;
+
+export const SNAPSHOT_EVENTS = {
+  snapshot_requested: event('snapshot', CALLER, 'A snapshot of a sandbox was requested.', source),
+  snapshot_created: event(
+    'snapshot',
+    SYSTEM,
+    'A snapshot is complete. Its usage begins. It replaces a snapshot of the same name if the request said so.',
+    {
+      ...source,
+      image: text,
+      size_bytes: Type.Integer({ minimum: 0 }),
+      digest: text,
+      replaced_snapshot_id: Nullable(Uuid),
+    },
+  ),
+  snapshot_failed: event('snapshot', ANYONE, 'A snapshot could not be made, or was cancelled.', {
+    ...source,
+    reason: Type.String({ description: 'The reason, as a code.' }),
+    message: text,
+  }),
+  snapshot_deletion_scheduled: event(
+    'snapshot',
+    CALLER,
+    'A snapshot was deleted or replaced. It can be restored until `purge_at`. Its usage ends.',
+    { ...snapshot, purge_at: DateTime },
+  ),
+  snapshot_restored: event('snapshot', CALLER, 'A deleted snapshot was restored.', snapshot),
+  snapshot_purged: event(
+    'snapshot',
+    SYSTEM,
+    'The time to restore a deleted snapshot is over. Its data is removed when no sandbox needs it.',
+    snapshot,
+  ),
+};

@@ -1,0 +1,210 @@
+import type Docker from 'dockerode';
+import {
+  CaptureRefusedError,
+  type Capture,
+  type Captured,
+  type EngineSnapshots,
+} from '../../../engine/runtime.js';
+import { sleep } from '../../../lib/sleep.js';
+import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from '../errors.js';
+import { CAPTURED_IMAGES, namesOf } from '../images/engine-image.js';
+import { findContainer, type DockerParts } from '../parts.js';
+import {
+  baseBytesOf,
+  capturedOf,
+  captureName,
+  inspectSnapshot,
+  listSnapshots,
+  makeSnapshotImage,
+  removeSnapshotImage,
+  type InspectedImage,
+} from './snapshot-image.js';
+
+/** On committed images, which inherit the labels of their containers. An operator may commit one too. */
+const COMMENT = 'a capture of Sandkeep that is not a snapshot yet';
+/** The engine resumes a sandbox at the end of its commit. Without that end, nobody else does. */
+const LONGEST_PAUSE_MS = 15 * 60_000;
+const LOOK_EVERY_MS = 1_000;
+
+const CHANGED =
+  'the sandbox was started, stopped or deleted during the capture: repeat the request when it is at rest';
+
+interface OwnCapture {
+  snapshotId: string;
+  done: Promise<unknown>;
+  /** The service has stopped or removed the sandbox meanwhile. */
+  isDisturbed: boolean;
+}
+
+/**
+ * Makes snapshots: the engine commits the writable layer of a container to an image, which then gets a configuration
+ * without anything of the container. docs/decisions/0057-snapshots-are-images.md has the reasons.
+ */
+export class DiskCaptures implements EngineSnapshots {
+  /** By sandbox. */
+  private readonly capturing = new Map<string, OwnCapture>();
+  /** Paused sandboxes whose commit was requested by another process, or got no answer, and when that was noticed. */
+  private readonly strange = new Map<string, number>();
+
+  constructor(private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId'>) {}
+
+  async measure(sandboxId: string): Promise<number | undefined> {
+    const found = await findContainer(this.parts, sandboxId);
+    if (!found) return undefined;
+    const options = { size: true } as Docker.ContainerInspectOptions;
+    const container = await this.parts.untimed
+      .getContainer(found.Id)
+      .inspect(options)
+      .catch(ignoreStatus(NOT_FOUND));
+    if (!container) return undefined;
+    const below = await this.imageOf(container);
+    const { SizeRw = 0 } = container as { SizeRw?: number };
+    return below.Size - baseBytesOf(below) + SizeRw;
+  }
+
+  async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {
+    const { sandboxId, snapshotId } = capture;
+    await this.ended(sandboxId, signal);
+    await this.untilResumed(sandboxId, signal);
+    signal.throwIfAborted();
+    const entry: OwnCapture = { snapshotId, done: Promise.resolve(), isDisturbed: false };
+    const work = this.captureNow(capture, entry);
+    entry.done = work.catch(() => undefined);
+    this.capturing.set(sandboxId, entry);
+    try {
+      return await work;
+    } finally {
+      this.capturing.delete(sandboxId);
+    }
+  }
+
+  /** Resolves when no capture of the sandbox is in progress. A start before would change the disk that is captured. */
+  async ended(sandboxId: string, signal?: AbortSignal): Promise<void> {
+    const aborted = new Promise<void>((resolve) => {
+      signal?.addEventListener('abort', () => resolve(), { once: true });
+    });
+    for (let one = this.capturing.get(sandboxId); one; one = this.capturing.get(sandboxId)) {
+      if (signal?.aborted) return;
+      await Promise.race([one.done, aborted]);
+    }
+  }
+
+  /** The service stops or removes the sandbox, which resumes it. */
+  disturb(sandboxId: string): void {
+    const own = this.capturing.get(sandboxId);
+    if (own) own.isDisturbed = true;
+  }
+
+  async list(): Promise<{ orgId: string; snapshotId: string }[]> {
+    return listSnapshots(this.parts.docker, this.parts.instanceId);
+  }
+
+  async remove(snapshotId: string): Promise<boolean> {
+    return removeSnapshotImage(this.parts.untimed, snapshotId);
+  }
+
+  async sweep(): Promise<void> {
+    await this.removeLeftCommits();
+    for (const sandboxId of this.strange.keys()) await this.look(sandboxId);
+  }
+
+  async takeOver(): Promise<void> {
+    const { docker, instanceId } = this.parts;
+    const paused = await docker.listContainers({
+      filters: { label: [`${INSTANCE_LABEL}=${instanceId}`], status: ['paused'] },
+    });
+    for (const { Labels } of paused) this.noteStrange(Labels[SANDBOX_LABEL] ?? '');
+  }
+
+  private async captureNow(
+    { orgId, snapshotId, sandboxId }: Capture,
+    own: { readonly isDisturbed: boolean },
+  ): Promise<Captured> {
+    const { docker, untimed, instanceId } = this.parts;
+    const found = await findContainer(this.parts, sandboxId);
+    const before = found && (await docker.getContainer(found.Id).inspect().catch(ignoreStatus(NOT_FOUND)));
+    const made = await inspectSnapshot(docker, { orgId, snapshotId });
+    if (made) return capturedOf(made, before && (await this.imageOf(before)));
+    if (!before || before.State.Status === 'created') {
+      throw new CaptureRefusedError('disk_missing', 'the sandbox has no disk on its engine: start it first');
+    }
+    const below = await this.imageOf(before);
+    try {
+      await this.commit(before.Id, snapshotId, sandboxId);
+      const after = await docker.getContainer(before.Id).inspect().catch(ignoreStatus(NOT_FOUND));
+      if (own.isDisturbed || !after || momentOf(after) !== momentOf(before)) {
+        throw new CaptureRefusedError('sandbox_changed', CHANGED);
+      }
+      const committed = await docker.getImage(captureName(snapshotId)).inspect();
+      const digest = before.Config.Labels[IMAGE_LABEL] ?? below.Id;
+      const ids = { instanceId, orgId, snapshotId };
+      const image = await makeSnapshotImage(untimed, ids, { committed, below, digest });
+      return capturedOf(image, below);
+    } finally {
+      // The sweep finds it after a failure.
+      const committed = untimed.getImage(captureName(snapshotId));
+      await committed.remove().catch(() => undefined);
+    }
+  }
+
+  private async commit(containerId: string, snapshotId: string, sandboxId: string): Promise<void> {
+    const [repo, tag] = captureName(snapshotId).split(':');
+    try {
+      const container = this.parts.untimed.getContainer(containerId);
+      await container.commit({ repo, tag, pause: true, comment: COMMENT });
+    } catch (error) {
+      const status = statusOf(error);
+      if (status === undefined) this.noteStrange(sandboxId);
+      if (status !== NOT_FOUND && status !== CONFLICT) throw error;
+      throw new CaptureRefusedError('sandbox_changed', CHANGED, { cause: error });
+    }
+  }
+
+  private async imageOf(container: Docker.ContainerInspectInfo): Promise<InspectedImage> {
+    return this.parts.docker.getImage(container.Image).inspect();
+  }
+
+  private noteStrange(sandboxId: string): void {
+    if (!this.strange.has(sandboxId)) this.strange.set(sandboxId, performance.now());
+  }
+
+  /** The end of an earlier commit would resume the sandbox in the middle of this one. */
+  private async untilResumed(sandboxId: string, signal: AbortSignal): Promise<void> {
+    while (this.strange.has(sandboxId) && !signal.aborted) {
+      await this.look(sandboxId);
+      if (this.strange.has(sandboxId)) await sleep(LOOK_EVERY_MS, signal);
+    }
+  }
+
+  private async look(sandboxId: string): Promise<void> {
+    const found = await findContainer(this.parts, sandboxId);
+    if (found?.State === 'paused') {
+      if (performance.now() - (this.strange.get(sandboxId) ?? 0) < LONGEST_PAUSE_MS) return;
+      const resuming = this.parts.docker.getContainer(found.Id).unpause();
+      // It may have ended, or run again, by now.
+      await resuming.catch(ignoreStatus(NOT_FOUND, CONFLICT, SERVER_ERROR));
+    }
+    this.strange.delete(sandboxId);
+  }
+
+  /** The engine completes a commit whose process was killed, and a repeated one takes the name of its image. */
+  private async removeLeftCommits(): Promise<void> {
+    const { docker, instanceId } = this.parts;
+    const images = await docker.listImages({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } });
+    const current = new Set([...this.capturing.values()].map(({ snapshotId }) => captureName(snapshotId)));
+    for (const { Id, RepoTags, Labels } of images) {
+      const names = namesOf(RepoTags);
+      if ((Labels[SANDBOX_LABEL] ?? '') === '' || names.some((name) => current.has(name))) continue;
+      if (names.some((name) => !name.startsWith(`${CAPTURED_IMAGES}:`))) continue;
+      const image = docker.getImage(Id);
+      const inspected = await image.inspect().catch(ignoreStatus(NOT_FOUND));
+      if (inspected?.Comment === COMMENT) await image.remove().catch(ignoreStatus(...ALREADY_REMOVED));
+    }
+  }
+}
+
+/** Another value: the sandbox was started or stopped in between. */
+function momentOf({ State, Name }: Docker.ContainerInspectInfo): string {
+  return [Name, State.Running, State.Pid, State.StartedAt, State.FinishedAt].join(' ');
+}

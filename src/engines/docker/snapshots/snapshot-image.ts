@@ -1,0 +1,149 @@
+import type Docker from 'dockerode';
+import type { Captured } from '../../../engine/runtime.js';
+import { IMAGE_LABEL, INSTANCE_LABEL, ORG_LABEL } from '../container.js';
+import { CONFLICT, ignoreStatus, NOT_FOUND, statusOf } from '../errors.js';
+import {
+  CAPTURED_IMAGES,
+  engineImageOf,
+  inspectNamed,
+  SNAPSHOT_IMAGES,
+  type EngineImage,
+} from '../images/engine-image.js';
+import { loadConfiguration } from '../images/load-image.js';
+
+export const SNAPSHOT_LABEL = 'dev.sandkeep.snapshot';
+/** The bytes of the image below all snapshots. */
+const BASE_BYTES_LABEL = 'dev.sandkeep.base.bytes';
+
+/** The digest of an archive without entries. The engine makes no layer of a disk without changes. */
+const EMPTY_LAYER = 'sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef';
+
+export type InspectedImage = Docker.ImageInspectInfo;
+
+export interface SnapshotIds {
+  instanceId: string;
+  orgId: string;
+  snapshotId: string;
+}
+
+function snapshotName(snapshotId: string): string {
+  return `${SNAPSHOT_IMAGES}:${snapshotId}`;
+}
+
+export function captureName(snapshotId: string): string {
+  return `${CAPTURED_IMAGES}:${snapshotId}`;
+}
+
+/** Undefined: the engine has no such snapshot of the organization. */
+export async function inspectSnapshot(
+  docker: Docker,
+  { orgId, snapshotId }: Pick<SnapshotIds, 'orgId' | 'snapshotId'>,
+): Promise<InspectedImage | undefined> {
+  const found = await inspectNamed(docker, snapshotName(snapshotId));
+  return labelsOf(found)[ORG_LABEL] === orgId ? found : undefined;
+}
+
+/** The snapshot as the image of a sandbox. Its digest is that of the image below it. */
+export async function findSnapshotImage(
+  docker: Docker,
+  ids: Pick<SnapshotIds, 'orgId' | 'snapshotId'>,
+): Promise<EngineImage | undefined> {
+  const found = await inspectSnapshot(docker, ids);
+  return found && { ...engineImageOf(found), digest: labelsOf(found)[IMAGE_LABEL] ?? found.Id };
+}
+
+/** The bytes of the image below all snapshots of which `image` may be the last. */
+export function baseBytesOf(image: InspectedImage): number {
+  const labels = labelsOf(image);
+  // Other images may have any label.
+  return SNAPSHOT_LABEL in labels && INSTANCE_LABEL in labels
+    ? Number(labels[BASE_BYTES_LABEL] ?? image.Size)
+    : image.Size;
+}
+
+export function capturedOf(image: InspectedImage, below: InspectedImage | undefined): Captured {
+  const layers = image.RootFS.Layers ?? [];
+  const isUnchanged = below !== undefined && layers.length === (below.RootFS.Layers ?? []).length;
+  return {
+    bytes: Math.max(0, image.Size - baseBytesOf(image)),
+    contentDigest: isUnchanged ? EMPTY_LAYER : layers.at(-1)!,
+  };
+}
+
+/**
+ * Gives the layers of a committed image the configuration of the image that the sandbox began with. The committed one
+ * has the variables, the command and the labels of the container, with the values of secret variables.
+ */
+export async function makeSnapshotImage(
+  docker: Docker,
+  { instanceId, orgId, snapshotId }: SnapshotIds,
+  { committed, below, digest }: { committed: InspectedImage; below: InspectedImage; digest: string },
+): Promise<InspectedImage> {
+  const { OnBuild: _, Healthcheck: __, ...config } = below.Config as Record<string, unknown>;
+  const layers = committed.RootFS.Layers ?? [];
+  const configuration = {
+    architecture: below.Architecture,
+    ...(below.Variant ? { variant: below.Variant } : {}),
+    os: below.Os,
+    created: committed.Created,
+    config: {
+      ...config,
+      Image: '',
+      Labels: {
+        [INSTANCE_LABEL]: instanceId,
+        [ORG_LABEL]: orgId,
+        [SNAPSHOT_LABEL]: snapshotId,
+        [IMAGE_LABEL]: digest,
+        [BASE_BYTES_LABEL]: String(baseBytesOf(below)),
+      },
+    },
+    rootfs: { type: 'layers', diff_ids: layers },
+  };
+  const name = snapshotName(snapshotId);
+  const failure = await loadConfiguration(docker, {
+    name,
+    config: Buffer.from(JSON.stringify(configuration)),
+    layers: layers.length,
+  });
+  if (failure !== undefined) throw new Error(`the engine cannot name a snapshot: ${failure}`);
+  const made = await inspectSnapshot(docker, { orgId, snapshotId });
+  if (made === undefined || JSON.stringify(made.RootFS.Layers ?? []) !== JSON.stringify(layers)) {
+    throw new Error(`the engine has no image ${name} with the layers of the capture`);
+  }
+  return made;
+}
+
+export async function listSnapshots(
+  docker: Docker,
+  instanceId: string,
+): Promise<{ orgId: string; snapshotId: string; imageId: string }[]> {
+  const images = await docker.listImages({
+    filters: { reference: [SNAPSHOT_IMAGES], label: [`${INSTANCE_LABEL}=${instanceId}`] },
+  });
+  return images.map(({ Id, Labels }) => ({
+    orgId: Labels[ORG_LABEL] ?? '',
+    snapshotId: Labels[SNAPSHOT_LABEL] ?? '',
+    imageId: Id,
+  }));
+}
+
+/** False: a container has it. Its layers stay as long as another image has them. */
+export async function removeSnapshotImage(docker: Docker, snapshotId: string): Promise<boolean> {
+  const name = snapshotName(snapshotId);
+  const found = await inspectNamed(docker, name);
+  if (found === undefined) return true;
+  const users = await docker.listContainers({ all: true, filters: { ancestor: [found.Id] } });
+  if (users.some(({ ImageID }) => ImageID === found.Id)) return false;
+  try {
+    await docker.getImage(name).remove().catch(ignoreStatus(NOT_FOUND));
+    return true;
+  } catch (error) {
+    // A container was made of it meanwhile.
+    if (statusOf(error) === CONFLICT) return false;
+    throw error;
+  }
+}
+
+function labelsOf(image: InspectedImage | undefined): Record<string, string> {
+  return image?.Config.Labels ?? {};
+}

@@ -1,0 +1,79 @@
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { writeFileAtomically } from '../../lib/atomic-file.js';
+import { parseJson } from '../../lib/json.js';
+import {
+  CaptureRefusedError,
+  type Capture,
+  type Captured,
+  type EngineSnapshots,
+} from '../../engine/runtime.js';
+
+/** Nothing is on a simulated disk, and a size of its own makes the records of snapshots complete. */
+const BYTES = 1024 * 1024;
+
+interface Options {
+  /** Whether the sandbox has started once. */
+  holds: (sandboxId: string) => boolean;
+  onCapture: ((capture: Capture) => Promise<void>) | undefined;
+}
+
+/** The records of snapshots, a file for each. */
+export class SimulatedSnapshots implements EngineSnapshots {
+  constructor(
+    private readonly directory: string,
+    private readonly options: Options,
+  ) {}
+
+  async measure(sandboxId: string): Promise<number | undefined> {
+    return Promise.resolve(this.options.holds(sandboxId) ? BYTES : undefined);
+  }
+
+  async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {
+    const { orgId, snapshotId, sandboxId } = capture;
+    if (!(await this.has(snapshotId))) {
+      if (!this.options.holds(sandboxId)) {
+        throw new CaptureRefusedError(
+          'disk_missing',
+          'the sandbox has no disk on its engine: start it first',
+        );
+      }
+      await this.options.onCapture?.(capture);
+      signal.throwIfAborted();
+      await mkdir(this.directory, { recursive: true });
+      await writeFileAtomically(this.pathOf(snapshotId), JSON.stringify({ orgId }), { replace: true });
+    }
+    const contentDigest = `sha256:${createHash('sha256').update(snapshotId).digest('hex')}`;
+    return { bytes: BYTES, contentDigest };
+  }
+
+  async has(snapshotId: string): Promise<boolean> {
+    return Promise.resolve(existsSync(this.pathOf(snapshotId)));
+  }
+
+  async list(): Promise<{ orgId: string; snapshotId: string }[]> {
+    const names = existsSync(this.directory) ? await readdir(this.directory) : [];
+    const ids = names.filter((name) => name.endsWith(SUFFIX)).map((name) => name.slice(0, -SUFFIX.length));
+    return Promise.all(
+      ids.map(async (snapshotId) => {
+        const { orgId } = parseJson(await readFile(this.pathOf(snapshotId), 'utf8')) as { orgId: string };
+        return { orgId, snapshotId };
+      }),
+    );
+  }
+
+  async remove(snapshotId: string): Promise<boolean> {
+    await rm(this.pathOf(snapshotId), { force: true });
+    return true;
+  }
+
+  async sweep(): Promise<void> {}
+
+  private pathOf(snapshotId: string): string {
+    return join(this.directory, `${snapshotId}${SUFFIX}`);
+  }
+}
+
+const SUFFIX = '.json';

@@ -1,0 +1,187 @@
+import { RECONCILER } from '../audit/events/actor.js';
+import type { Context } from '../context.js';
+import { violatedConstraint } from '../db/pool.js';
+import { inTransaction, type EventSql } from '../db/transaction.js';
+import { CaptureRefusedError, type Captured } from '../engine/runtime.js';
+import { Slots } from '../fairness/slots.js';
+import { ApiError } from '../http/errors.js';
+import { addMillis } from '../lib/instant.js';
+import { sleep } from '../lib/sleep.js';
+import { getLimits, sumSnapshots } from '../quotas/queries.js';
+import { lockSandbox } from '../sandboxes/queries.js';
+import { LeaseLostError, type Term } from '../workers/lease.js';
+import { completeSnapshot } from './complete.js';
+import { failSnapshot } from './fail.js';
+import { overQuota } from './over-quota.js';
+import { CAPTURABLE, updateSnapshot, type SnapshotRow } from './queries.js';
+import { TRANSITIONS } from './state.js';
+import { lockSnapshot, nextOfEach } from './work-queries.js';
+
+/** The disk of an engine is shared, and a capture writes as fast as it can. One place is for a further organization. */
+export const CAPTURES_AT_ONCE = { total: 2, each: 1 };
+/** Clients wait for so long. */
+export const LONGEST_CAPTURE_MS = 30 * 60_000;
+const MOST_ATTEMPTS = 5;
+const RETRY_MS = 2_000;
+/** At the end of the service. A later process repeats a capture that is not complete. */
+const LONGEST_CLOSE_MS = 2_000;
+const GIB = 1024 ** 3;
+
+interface Failure {
+  code: string;
+  message: string;
+}
+
+/**
+ * Carries out the captures of an engine, in a term of its lease. The rows say what is wanted, and the engine what is
+ * made. So a capture that was killed in any step is repeated, and one that is complete is only recorded.
+ */
+export class CaptureQueue {
+  private readonly slots = new Slots(CAPTURES_AT_ONCE);
+  private readonly busy = new Map<string, Promise<void>>();
+  private readonly retryAt = new Map<string, number>();
+  private isClosing = false;
+
+  constructor(
+    private readonly ctx: Context,
+    /** Called after each capture: another pass is due. */
+    private readonly again: () => void,
+  ) {}
+
+  async pass(term: Term): Promise<void> {
+    const rows = await nextOfEach(this.ctx.pool, this.ctx.runtime.engineId);
+    const waiting = new Set(rows.map(({ id }) => id));
+    for (const id of this.retryAt.keys()) if (!waiting.has(id)) this.retryAt.delete(id);
+    for (const row of rows) {
+      if (this.busy.has(row.id) || performance.now() < (this.retryAt.get(row.id) ?? 0)) continue;
+      const release = this.slots.acquire(row.org_id);
+      if (!release) continue;
+      const work = this.run(term, row).finally(() => {
+        this.busy.delete(row.id);
+        release();
+        this.again();
+      });
+      this.busy.set(row.id, work);
+    }
+  }
+
+  async close(): Promise<void> {
+    this.isClosing = true;
+    const waited = new AbortController();
+    await Promise.race([Promise.all(this.busy.values()), sleep(LONGEST_CLOSE_MS, waited.signal)]);
+    waited.abort();
+  }
+
+  private async run(term: Term, row: SnapshotRow): Promise<void> {
+    const { ctx } = this;
+    try {
+      const begun = await this.inTerm(term, (tx) => this.begin(tx, row));
+      if (!begun) {
+        this.retryAt.set(row.id, performance.now() + RETRY_MS);
+        return;
+      }
+      const captured = await this.capture(term, begun);
+      await this.inTerm(term, (tx) => completeSnapshot(ctx, tx, begun, captured));
+    } catch (error) {
+      if (this.isClosing || error instanceof LeaseLostError || !term.valid) return;
+      this.retryAt.set(row.id, performance.now() + RETRY_MS * 2 ** row.attempts);
+      const failure = failureOf(error, row);
+      const fields = { err: error, orgId: row.org_id, snapshotId: row.id };
+      if (!failure) ctx.log.error(fields, 'a capture of a sandbox failed; it will be tried again');
+      else
+        await this.fail(term, row, failure).catch((cause: unknown) =>
+          ctx.log.error({ ...fields, err: cause }, 'the end of a capture could not be recorded'),
+        );
+    }
+  }
+
+  /** Undefined: a later pass begins it, or it has ended. */
+  private async begin(
+    tx: EventSql,
+    { org_id: orgId, id, sandbox_id }: SnapshotRow,
+  ): Promise<SnapshotRow | undefined> {
+    const sandbox = await lockSandbox(tx, orgId, { id: sandbox_id, orWarm: true });
+    const row = await lockSnapshot(tx, { org_id: orgId, id });
+    if (!row || (row.status !== 'queued' && row.status !== 'in_progress')) return undefined;
+    const at = this.ctx.now();
+    const fail = async (failure: Failure) => {
+      await failSnapshot(tx, row, failure, RECONCILER, at);
+      return undefined;
+    };
+    if (!sandbox) {
+      return fail({ code: 'sandbox_changed', message: 'the sandbox was deleted before its capture began' });
+    }
+    if (addMillis(row.created_at, LONGEST_CAPTURE_MS) <= at) return fail(TIMED_OUT);
+    if (row.attempts >= MOST_ATTEMPTS) {
+      return fail({
+        code: 'engine_failed',
+        message: `the engine failed ${row.attempts} times to capture the disk: ask the operator for the log of the service`,
+      });
+    }
+    // It starts or stops: its disk changes.
+    if (!CAPTURABLE.includes(sandbox.status)) return undefined;
+    const begun = TRANSITIONS[row.status].begin;
+    const status = begun === 'in_progress' ? begun : row.status;
+    return updateSnapshot(tx, row, { status, attempts: row.attempts + 1 }, at);
+  }
+
+  private async capture(term: Term, row: SnapshotRow): Promise<Captured> {
+    const { org_id: orgId, id: snapshotId, sandbox_id: sandboxId } = row;
+    const { disk, runtime } = this.ctx;
+    const { snapshots } = runtime;
+    if (!snapshots) throw new CaptureRefusedError('disk_missing', 'the engine makes no snapshots any more');
+    const bytes = await snapshots.measure(sandboxId);
+    if (bytes !== undefined) {
+      const limit = (await getLimits(this.ctx.pool, orgId))?.max_snapshot_gib ?? null;
+      const used = (await sumSnapshots(this.ctx.pool, orgId)).bytes;
+      if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
+      disk.check('engine', bytes);
+    }
+    const left = Date.parse(row.created_at) + LONGEST_CAPTURE_MS - Date.parse(this.ctx.now());
+    const ended = new AbortController();
+    const late = sleep(Math.max(0, left), ended.signal).then(() => 'late' as const);
+    try {
+      const captured = await Promise.race([
+        snapshots.capture({ orgId, snapshotId, sandboxId }, term.signal),
+        late,
+      ]);
+      if (captured === 'late') throw new TimedOutError();
+      return captured;
+    } finally {
+      ended.abort();
+    }
+  }
+
+  private async fail(term: Term, { org_id, id }: SnapshotRow, failure: Failure): Promise<void> {
+    await this.inTerm(term, async (tx) => {
+      const row = await lockSnapshot(tx, { org_id, id });
+      if (!row || TRANSITIONS[row.status].fail !== 'failed') return;
+      await failSnapshot(tx, row, failure, RECONCILER, this.ctx.now());
+    });
+  }
+
+  private async inTerm<T>(term: Term, work: (tx: EventSql) => Promise<T>): Promise<T> {
+    return inTransaction(this.ctx.pool, async (tx) => {
+      await term.assertHeld(tx);
+      return work(tx);
+    });
+  }
+}
+
+class TimedOutError extends Error {}
+
+const TIMED_OUT: Failure = {
+  code: 'timed_out',
+  message: `the capture did not end within ${LONGEST_CAPTURE_MS / 60_000} minutes`,
+};
+
+/** Undefined: a later attempt may succeed. */
+function failureOf(error: unknown, { name }: SnapshotRow): Failure | undefined {
+  if (error instanceof CaptureRefusedError) return { code: error.code, message: error.message };
+  if (error instanceof TimedOutError) return TIMED_OUT;
+  if (error instanceof ApiError && (error.code === 'quota_exceeded' || error.code === 'storage_full')) {
+    return { code: error.code, message: error.message };
+  }
+  if (violatedConstraint(error) !== 'snapshots_name') return undefined;
+  return { code: 'snapshot_already_exists', message: `another snapshot has the name "${name}" now` };
+}

@@ -1,0 +1,73 @@
+import { RECONCILER } from '../audit/events/actor.js';
+import { recordEvent } from '../audit/events/record.js';
+import type { Context } from '../context.js';
+import type { EventSql } from '../db/transaction.js';
+import { CaptureRefusedError, type Captured } from '../engine/runtime.js';
+import { addMillis, type Instant } from '../lib/instant.js';
+import { getLimits, lockQuotas, sumSnapshots } from '../quotas/queries.js';
+import { lockSandbox } from '../sandboxes/queries.js';
+import { insertReading } from '../volumes/accrual-queries.js';
+import { VALID_INTERVALS } from '../volumes/sample.js';
+import { scheduleDeletion } from './delete.js';
+import { digestOf, manifestOf } from './manifest.js';
+import { overQuota } from './over-quota.js';
+import { updateSnapshot, type SnapshotRow } from './queries.js';
+import { TRANSITIONS } from './state.js';
+import { lockReadyByName, lockSnapshot } from './work-queries.js';
+
+const GIB = 1024 ** 3;
+
+/** Records a complete capture. Its usage begins now, and that of a snapshot that it replaces ends. */
+export async function completeSnapshot(
+  ctx: Context,
+  tx: EventSql,
+  { org_id: orgId, id, sandbox_id }: SnapshotRow,
+  { bytes, contentDigest }: Captured,
+): Promise<void> {
+  // While the engine removed the sandbox, it may have captured a part of its disk.
+  if (!(await lockSandbox(tx, orgId, { id: sandbox_id, orWarm: true }))) {
+    throw new CaptureRefusedError('sandbox_changed', 'the sandbox was deleted during its capture');
+  }
+  await lockQuotas(tx, orgId, 'exclusive');
+  const limit = (await getLimits(tx, orgId))?.max_snapshot_gib ?? null;
+  const used = limit === null ? 0 : (await sumSnapshots(tx, orgId)).bytes;
+  if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
+  const row = await lockSnapshot(tx, { org_id: orgId, id });
+  // It may be cancelled: the sweep removes what the engine has of it.
+  if (!row || TRANSITIONS[row.status].complete !== 'ready') return;
+  const at = ctx.now();
+  const replaced = row.replaces ? await lockReadyByName(tx, orgId, row.name) : undefined;
+  if (replaced) await scheduleDeletion(tx, replaced, row.actor, at, ctx.settings.volumePurgeAfterMs);
+  const digest = digestOf(manifestOf({ ...row, size_bytes: bytes, content_digest: contentDigest }));
+  const made = { size_bytes: bytes, content_digest: contentDigest, digest, completed_at: at, sampled_at: at };
+  await updateSnapshot(tx, row, { status: 'ready', ...made }, at);
+  await readSize(ctx, tx, { ...row, size_bytes: bytes }, at);
+  await recordEvent(tx, {
+    orgId,
+    type: 'snapshot_created',
+    actor: RECONCILER,
+    resourceId: id,
+    at,
+    payload: {
+      snapshot_id: id,
+      name: row.name,
+      sandbox_id,
+      sandbox_name: row.sandbox_name,
+      image: row.image,
+      size_bytes: bytes,
+      digest,
+      replaced_snapshot_id: replaced?.id ?? null,
+    },
+  });
+}
+
+/** Opens the next interval of usage. */
+export async function readSize(
+  ctx: Context,
+  tx: EventSql,
+  { org_id: orgId, id, size_bytes }: { org_id: string; id: string; size_bytes: number },
+  at: Instant,
+): Promise<void> {
+  const until = addMillis(at, VALID_INTERVALS * ctx.settings.volumeSampleMs);
+  await insertReading(tx, orgId, id, { at, until, kib: Math.ceil(size_bytes / 1024) });
+}

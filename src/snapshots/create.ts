@@ -1,0 +1,147 @@
+import { recordEvent } from '../audit/events/record.js';
+import type { Context } from '../context.js';
+import { announceSnapshot } from '../db/changes.js';
+import { violatedConstraint, type Sql } from '../db/pool.js';
+import { ApiError } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
+import { inWrite } from '../idempotency/write.js';
+import { checkLabels } from '../lib/labels.js';
+import { newId } from '../lib/uuid.js';
+import { lockQuotas } from '../quotas/queries.js';
+import { reserve } from '../quotas/reserve.js';
+import { withKeyLabels } from '../sandboxes/admission/key-labels.js';
+import { lockSandbox, type LockedSandbox } from '../sandboxes/queries.js';
+import { NAME_RULE, SANDBOX_NAME } from '../spec/names.js';
+import type { RunSpec } from '../spec/run-spec.js';
+import { presentOperation } from './present.js';
+import { CAPTURABLE, countUnfinished, findSnapshot, getSource, insertSnapshot } from './queries.js';
+import type { CreateSnapshotRequest, SnapshotOperation } from './schema.js';
+import { refuseWithoutSnapshots } from './supported.js';
+
+/** Each waits in the store for its turn. */
+export const MOST_UNFINISHED = 100;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Admits a capture. Returns before it begins: the worker of the engine carries it out. */
+export async function createSnapshot(
+  ctx: Context,
+  caller: Writer,
+  request: CreateSnapshotRequest,
+): Promise<SnapshotOperation> {
+  refuseWithoutSnapshots(ctx.runtime);
+  const { name, sandbox_id: sandboxId, force = false, record_integrity = false } = request;
+  const labels = withKeyLabels(caller, request.labels) ?? {};
+  checkRequest(request, labels);
+  const { orgId, actor } = caller;
+  const id = newId();
+  try {
+    return await inWrite(ctx, caller, async (tx) => {
+      const requiredLabels = caller.access.labels;
+      const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, requiredLabels });
+      if (!sandbox) throw new ApiError('sandbox_not_found');
+      const { spec, source } = await sourceOf(ctx, tx, sandbox);
+      if (!force) await refuseTakenName(tx, orgId, name);
+      // Serializes the requests of the organization, also without limits.
+      await lockQuotas(tx, orgId, 'exclusive');
+      await reserve(ctx, tx, caller, { snapshot: true });
+      const unfinished = await countUnfinished(tx, orgId);
+      if (unfinished >= MOST_UNFINISHED) {
+        throw new ApiError(
+          'quota_exceeded',
+          `${unfinished} snapshots of the organization are being made: wait for some of them`,
+          { limit: MOST_UNFINISHED, used: unfinished },
+        );
+      }
+      const at = ctx.now();
+      const row = await insertSnapshot(tx, {
+        org_id: orgId,
+        id,
+        name,
+        labels,
+        replaces: force,
+        record_integrity,
+        sandbox_id: sandbox.id,
+        sandbox_name: sandbox.name,
+        image: spec.image,
+        image_digest: sandbox.image_digest,
+        ...source,
+        runtime: ctx.runtime.name,
+        actor,
+        created_at: at,
+      });
+      await recordEvent(tx, {
+        orgId,
+        type: 'snapshot_requested',
+        actor,
+        resourceId: id,
+        at,
+        payload: { snapshot_id: id, name, sandbox_id: sandbox.id, sandbox_name: sandbox.name },
+      });
+      await announceSnapshot(tx, id);
+      return presentOperation(row);
+    });
+  } catch (error) {
+    const constraint = violatedConstraint(error);
+    if (constraint === 'snapshots_name') refuseName(name);
+    if (constraint !== 'snapshots_replacement') throw error;
+    throw new ApiError(
+      'snapshot_already_exists',
+      `another snapshot with the name "${name}" is being made: wait for it, or choose another name`,
+      { name },
+    );
+  }
+}
+
+function checkRequest({ name, dest_dir }: CreateSnapshotRequest, labels: Record<string, string>): void {
+  if (dest_dir != null) {
+    throw new ApiError(
+      'invalid_request',
+      'dest_dir: the service keeps snapshots itself, and writes none to volumes; leave it out',
+      { field: 'dest_dir' },
+    );
+  }
+  if (!SANDBOX_NAME.test(name)) throw new ApiError('invalid_request', NAME_RULE, { field: 'name' });
+  // Clients take it for an id.
+  if (UUID.test(name)) {
+    throw new ApiError('invalid_request', 'name must not have the form of a UUID', { field: 'name' });
+  }
+  const badLabel = checkLabels(labels);
+  if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
+}
+
+/** The status is no 409: clients read each 409 of this operation as a name that is taken. */
+async function sourceOf(
+  ctx: Context,
+  tx: Sql,
+  { org_id, id, status, runtime, run_spec, started_at }: LockedSandbox,
+): Promise<{
+  spec: RunSpec;
+  source: { worker_id: string; parent_id: string | null; parent_digest: string | null };
+}> {
+  const refuse = (message: string): never => {
+    throw new ApiError('invalid_request', message, { field: 'sandbox_id', status });
+  };
+  if (!run_spec) return refuse('the sandbox was imported, so there is no disk of it here');
+  if (runtime !== ctx.runtime.name) {
+    return refuse(
+      `the sandbox belongs to the ${runtime} runtime, and this service runs the ${ctx.runtime.name} one`,
+    );
+  }
+  const source = await getSource(tx, org_id, id);
+  if (!CAPTURABLE.includes(status) || started_at === null || !source || source.worker_id === null) {
+    return refuse(
+      `a sandbox that is ${status} cannot be captured: it must be running, or stopped after a run`,
+    );
+  }
+  return { spec: run_spec, source: { ...source, worker_id: source.worker_id } };
+}
+
+async function refuseTakenName(tx: Sql, orgId: string, name: string): Promise<void> {
+  if (await findSnapshot(tx, { orgId, labels: {} }, { name })) refuseName(name);
+}
+
+function refuseName(name: string): never {
+  throw new ApiError('snapshot_already_exists', `a snapshot with the name "${name}" already exists`, {
+    name,
+  });
+}

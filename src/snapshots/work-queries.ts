@@ -1,0 +1,129 @@
+import type { Sql } from '../db/pool.js';
+import type { Instant } from '../lib/instant.js';
+import { COLUMNS, type CompleteSnapshot, type SnapshotRow } from './queries.js';
+
+/** The oldest one of each organization that waits for its capture or is captured on this engine, the oldest first. */
+export async function nextOfEach(sql: Sql, engineId: string): Promise<SnapshotRow[]> {
+  const { rows } = await sql.query<SnapshotRow & Record<string, unknown>>(
+    `select ${COLUMNS} from (
+       select distinct on (org_id) * from snapshots
+       where worker_id = $1 and status in ('queued', 'in_progress')
+       order by org_id, created_at, id
+     ) first
+     order by created_at, id`,
+    [engineId],
+  );
+  return rows;
+}
+
+export async function lockSnapshot(
+  tx: Sql,
+  { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
+): Promise<SnapshotRow | undefined> {
+  const { rows } = await tx.query<SnapshotRow & Record<string, unknown>>(
+    `select ${COLUMNS} from snapshots where org_id = $1 and id = $2 and removed_at is null for update`,
+    [org_id, id],
+  );
+  return rows[0];
+}
+
+export async function lockReadyByName(
+  tx: Sql,
+  orgId: string,
+  name: string,
+): Promise<SnapshotRow | undefined> {
+  const { rows } = await tx.query<SnapshotRow & Record<string, unknown>>(
+    `select ${COLUMNS} from snapshots
+     where org_id = $1 and name = $2 and status = 'ready' and removed_at is null for update`,
+    [orgId, name],
+  );
+  return rows[0];
+}
+
+export async function lockDueSnapshots(
+  tx: Sql,
+  engineId: string,
+  at: Instant,
+  limit: number,
+): Promise<{ org_id: string; id: string; name: string }[]> {
+  const { rows } = await tx.query<{ org_id: string; id: string; name: string }>(
+    `select org_id, id, name from snapshots
+     where worker_id = $1 and status = 'deleting' and removed_at is null and purge_at <= $2
+     order by purge_at limit $3
+     for update skip locked`,
+    [engineId, at, limit],
+  );
+  return rows;
+}
+
+/** A snapshot of which the engine may have something. */
+export interface KeptSnapshot {
+  org_id: string;
+  id: string;
+  /** No caller finds it, so the engine need not have it. */
+  is_over: boolean;
+  /** A sandbox of the engine has a disk that was made from it, or will have one. */
+  is_needed: boolean;
+}
+
+export async function keptSnapshots(sql: Sql, engineId: string): Promise<KeptSnapshot[]> {
+  const { rows } = await sql.query<KeptSnapshot & Record<string, unknown>>(
+    `select p.org_id, p.id, p.removed_at is not null or p.status = 'failed' as is_over,
+       exists (select from sandboxes s where s.disk_snapshot_id = p.id and s.destroyed_at is null) as is_needed
+     from snapshots p where p.worker_id = $1 and p.erased_at is null`,
+    [engineId],
+  );
+  return rows;
+}
+
+export async function setErased(
+  sql: Sql,
+  { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
+  at: Instant,
+): Promise<void> {
+  await sql.query('update snapshots set erased_at = $3 where org_id = $1 and id = $2', [org_id, id, at]);
+}
+
+/** The ready ones whose size is to be charged again. */
+export async function dueForReading(
+  sql: Sql,
+  engineId: string,
+  dueAt: Instant,
+): Promise<Pick<SnapshotRow, 'org_id' | 'id'>[]> {
+  const { rows } = await sql.query<{ org_id: string; id: string }>(
+    `select org_id, id from snapshots
+     where worker_id = $1 and status = 'ready' and removed_at is null and erased_at is null
+       and (sampled_at is null or sampled_at <= $2)
+     order by sampled_at nulls first`,
+    [engineId, dueAt],
+  );
+  return rows;
+}
+
+export async function lockReady(
+  tx: Sql,
+  { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
+): Promise<CompleteSnapshot | undefined> {
+  const { rows } = await tx.query<CompleteSnapshot & Record<string, unknown>>(
+    `select ${COLUMNS} from snapshots
+     where org_id = $1 and id = $2 and status = 'ready' and removed_at is null for update`,
+    [org_id, id],
+  );
+  return rows[0];
+}
+
+/** Forgets operations that failed long ago, and left nothing. Usage names the other ones. */
+export async function deleteFailedSnapshots(sql: Sql, before: Instant): Promise<void> {
+  await sql.query(
+    `delete from snapshots where erased_at is not null and updated_at < $1 and status = 'failed'`,
+    [before],
+  );
+}
+
+export async function setSampled(
+  sql: Sql,
+  { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
+  at: Instant,
+): Promise<void> {
+  await sql.query('update snapshots set sampled_at = $3 where org_id = $1 and id = $2', [org_id, id, at]);
+}

@@ -1,0 +1,194 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findRemains } from '../../src/engines/docker/remains.js';
+import { readInstance } from '../../src/db/instance-queries.js';
+import { containerOf, describeDocker, docker, IMAGE, SOCKET } from '../support/docker.js';
+import { startInside, type Inside } from '../support/inside.js';
+import { until } from '../support/polling.js';
+import { capture, clientDigest } from '../support/snapshots.js';
+
+const SECRET = 'a-value-that-nobody-may-read';
+
+describeDocker('snapshots of containers', () => {
+  let inside: Inside;
+  let instanceId: string;
+  beforeAll(async () => {
+    inside = await startInside({ settings: { volumePurgeAfterMs: 0 } });
+    ({ id: instanceId } = await readInstance(inside.service.ctx.pool));
+  });
+  afterAll(async () => {
+    const { body } = await inside.client.get('/v1/snapshots', { limit: 100 });
+    for (const { id } of body.data) await inside.client.delete(`/v1/snapshots/${id}`);
+    for (const { id } of (await inside.client.get('/v1/sandboxes', { limit: 100 })).body.data) {
+      await inside.client.delete(`/v1/sandboxes/${id}`);
+    }
+    await until(imagesOf, (images) => images.length === 0, 60_000);
+    await inside.close();
+  });
+
+  const exec = async (id: string, script: string) => {
+    const { body, text } = await inside.client.post(`/v1/sandboxes/${id}/exec`, {
+      cmd: 'sh',
+      args: ['-c', script],
+    });
+    expect(body.exit_code, text).toBe(0);
+    return body.stdout as string;
+  };
+  const stop = async (id: string) =>
+    inside.client.post(`/v1/sandboxes/${id}/stop`, undefined, { wait_for: 'stopped' });
+  const fromSnapshot = async (name: string, reference: string, part: object = {}) => {
+    const request = {
+      source: 'disk_snapshot',
+      disk_snapshot_ref: { type: 'managed', id: reference },
+      name,
+      resources: { vcpus: 1, memory_mib: 64 },
+      runtime: { cmd: ['sleep', '600'] },
+      ...part,
+    };
+    const { body, text } = await inside.client.post('/v1/sandboxes', request, {
+      start: true,
+      wait_for: 'running',
+    });
+    expect(body.status, text).toBe('running');
+    return body;
+  };
+  /** The images of the service that come from containers. */
+  async function imagesOf() {
+    return docker.listImages({ filters: { label: [`dev.sandkeep.instance=${instanceId}`] } });
+  }
+
+  test('a running sandbox is captured, and another one begins with its files and the defaults of the image', async () => {
+    const id = await inside.start('source', {
+      env: [
+        { key: 'TOKEN', value: SECRET, secret: true },
+        { key: 'PLAIN', value: 'of-the-source' },
+      ],
+      runtime: { cmd: ['sleep', '600'], scripts: { own: 'echo own' } },
+      labels: { team: 'ml' },
+    });
+    await exec(id, 'echo kept > /srv/file && rm /bin/tail && ln -s file /srv/link && chmod 700 /srv');
+    const operation = await capture(inside.client, id, 'first', {
+      labels: { a: 'b' },
+      record_integrity: true,
+    });
+    expect([operation['status'], operation['error']]).toEqual(['succeeded', null]);
+    const snapshot = operation['result'];
+    expect(snapshot).toMatchObject({
+      kind: 'disk',
+      name: 'first',
+      sandbox_id: id,
+      labels: { a: 'b' },
+      location: { type: 'managed', id: operation['id'] },
+    });
+    expect(snapshot.digest).toBe(clientDigest(snapshot.manifest));
+    expect(snapshot.size_bytes).toBeGreaterThan(0);
+    // It runs on.
+    expect(await exec(id, 'echo alive')).toBe('alive\n');
+
+    const made = await fromSnapshot('second', 'first', { env: [{ key: 'OWN', value: 'x' }] });
+    expect([made.disk_snapshot_id, made.spec.image, made.image_digest]).toEqual([
+      operation['id'],
+      IMAGE,
+      (await inside.client.get(`/v1/sandboxes/${id}`)).body.image_digest,
+    ]);
+    expect(await exec(made.id, 'cat /srv/link; test -e /bin/tail || echo gone; env')).toMatch(
+      /^kept\ngone\n/,
+    );
+    const environment = await exec(made.id, 'env');
+    expect(environment).toContain('OWN=x');
+    expect(environment).not.toMatch(/TOKEN|PLAIN/);
+  });
+
+  test('the image has nothing of the container but its files, and its content has the recorded digest', async () => {
+    const [image] = await imagesOf();
+    const { Id, RootFS, ...inspected } = await docker.getImage(image!.Id).inspect();
+    const text = JSON.stringify(inspected);
+    expect(text).not.toContain(SECRET);
+    expect(text).not.toMatch(/TOKEN|PLAIN|of-the-source|sleep|dev\.sandkeep\.label/);
+    const { body } = await inside.client.get('/v1/snapshots/by-name/first');
+    expect(body.manifest.state.upper.integrity).toEqual({
+      algorithm: 'sha256',
+      digest: RootFS.Layers!.at(-1),
+    });
+    expect(image!.RepoTags).toEqual([`sandkeep/snapshot:${body.id}`]);
+    expect(Id).toMatch(/^sha256:/);
+  });
+
+  test('a stopped sandbox is captured, without its volumes and without its secrets', async () => {
+    const { body: volume } = await inside.client.post('/v1/volumes', { name: 'data' });
+    const mount = { type: 'named', name: 'data', guest: '/mnt' };
+    const id = await inside.start('stopped', { mounts: [mount] });
+    await exec(id, 'echo volume > /mnt/file && echo disk > /srv/file');
+    await stop(id);
+    const operation = await capture(inside.client, id, 'at-rest');
+    expect(operation['status'], JSON.stringify(operation['error'])).toBe('succeeded');
+    const made = await fromSnapshot('from-stopped', operation['id']);
+    expect(await exec(made.id, 'cat /srv/file; ls /mnt | wc -l 2>/dev/null || ls /mnt')).toMatch(
+      /^disk\n0?\n?$/,
+    );
+    expect(volume.name).toBe('data');
+  });
+
+  test('a sandbox keeps its base when the snapshot is deleted, and the image goes with the sandbox', async () => {
+    const id = await inside.start('base-source');
+    await exec(id, 'echo base > /srv/base');
+    const operation = await capture(inside.client, id, 'base');
+    const made = await fromSnapshot('on-base', 'base');
+    await exec(made.id, 'echo more > /srv/more');
+    const child = await capture(inside.client, made.id, 'child');
+    expect(child['result'].manifest.parent).toBe(operation['result'].digest);
+    expect(child['result'].size_bytes).toBeGreaterThan(operation['result'].size_bytes);
+    expect((await inside.client.delete('/v1/snapshots/by-name/base')).status).toBe(200);
+    await until(
+      async () => (await inside.client.get(`/v1/snapshots/${operation['id']}`)).status,
+      (status) => status === 404,
+    );
+    await stop(made.id);
+    await inside.client.post(`/v1/sandboxes/${made.id}/start`, undefined, { wait_for: 'running' });
+    expect(await exec(made.id, 'cat /srv/base')).toBe('base\n');
+    await inside.client.delete(`/v1/sandboxes/${made.id}`);
+    const named = async () =>
+      (await imagesOf()).some(({ RepoTags }) => RepoTags?.includes(`sandkeep/snapshot:${operation['id']}`));
+    await until(named, (found) => !found, 60_000);
+    // The child has the layers of its parent.
+    const grandchild = await fromSnapshot('on-child', 'child');
+    expect(await exec(grandchild.id, 'cat /srv/base /srv/more')).toBe('base\nmore\n');
+  });
+
+  test('no caller starts a sandbox from the image of a snapshot by its name', async () => {
+    const { body } = await inside.client.get('/v1/snapshots/by-name/first');
+    const request = {
+      name: 'thief',
+      image: { type: 'oci', reference: `sandkeep/snapshot:${body.id}` },
+      pull_policy: 'never',
+      resources: { vcpus: 1, memory_mib: 64 },
+    };
+    const created = await inside.client.post('/v1/sandboxes', request, { start: true, wait_for: 'running' });
+    expect(created.body.status).toBe('failed');
+    await inside.client.delete(`/v1/sandboxes/${created.body.id}`);
+  });
+
+  test('the sweep removes the images of interrupted captures, and keeps an image that an operator committed', async () => {
+    const id = await inside.start('interrupted');
+    const { id: containerId } = (await containerOf(id))!;
+    const container = docker.getContainer(containerId);
+    const comment = 'a capture of Sandkeep that is not a snapshot yet';
+    await container.commit({ repo: 'sandkeep/capture', tag: 'left', comment });
+    await container.commit({ comment });
+    const { Id: operators } = (await container.commit({ repo: 'operator-image', tag: '1' })) as {
+      Id: string;
+    };
+    const { snapshots } = inside.service.runtime;
+    await snapshots!.sweep();
+    const left = (await imagesOf()).filter(
+      ({ RepoTags }) => !RepoTags?.some((name) => name.startsWith('sandkeep/snapshot:')),
+    );
+    expect(left.map(({ Id }) => Id)).toEqual([operators]);
+    await docker.getImage('operator-image:1').remove();
+  });
+
+  test('"uninstall" lists and removes the images of snapshots', async () => {
+    const { lines } = await findRemains(SOCKET, instanceId);
+    const { body } = await inside.client.get('/v1/snapshots/by-name/first');
+    expect(lines).toContain(`image      sandkeep/snapshot:${body.id} (a snapshot of a sandbox)`);
+  });
+});
