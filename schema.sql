@@ -420,6 +420,8 @@ create table quotas (
   is_suspended boolean not null default false,
   updated_at timestamp with time zone not null,
   max_published_ports integer default 256,
+  max_snapshots integer,
+  max_snapshot_gib integer,
   constraint quotas_pkey PRIMARY KEY (org_id),
   constraint quotas_included_disk_gib_hours_check CHECK ((included_disk_gib_hours >= 0)),
   constraint quotas_included_memory_gib_hours_check CHECK ((included_memory_gib_hours >= 0)),
@@ -431,6 +433,8 @@ create table quotas (
   constraint quotas_max_memory_mib_per_sandbox_check CHECK ((max_memory_mib_per_sandbox >= 0)),
   constraint quotas_max_published_ports_check CHECK ((max_published_ports >= 0)),
   constraint quotas_max_sandboxes_check CHECK ((max_sandboxes >= 0)),
+  constraint quotas_max_snapshot_gib_check CHECK ((max_snapshot_gib >= 0)),
+  constraint quotas_max_snapshots_check CHECK ((max_snapshots >= 0)),
   constraint quotas_max_total_storage_gib_check CHECK ((max_total_storage_gib >= 0)),
   constraint quotas_max_uptime_minutes_per_sandbox_check CHECK ((max_uptime_minutes_per_sandbox >= 0)),
   constraint quotas_max_vcpus_per_sandbox_check CHECK ((max_vcpus_per_sandbox >= 0)),
@@ -590,6 +594,7 @@ create table sandboxes (
   warm boolean not null default false,
   source json,
   takes text[],
+  disk_snapshot_id uuid,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
@@ -607,6 +612,7 @@ CREATE INDEX sandboxes_disk ON public.sandboxes USING btree (worker_id) INCLUDE 
 CREATE INDEX sandboxes_lingering ON public.sandboxes USING btree (changed_at) WHERE (ephemeral AND (removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['stopped'::text, 'failed'::text])));
 CREATE UNIQUE INDEX sandboxes_name ON public.sandboxes USING btree (org_id, name) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_of_pool ON public.sandboxes USING btree (org_id, pool_id, status) WHERE ((pool_id IS NOT NULL) AND (removed_at IS NULL));
+CREATE INDEX sandboxes_of_snapshot ON public.sandboxes USING btree (disk_snapshot_id) WHERE ((disk_snapshot_id IS NOT NULL) AND (destroyed_at IS NULL));
 CREATE INDEX sandboxes_running ON public.sandboxes USING btree (org_id, ephemeral) WHERE ((removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['starting'::text, 'running'::text])));
 CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
@@ -629,6 +635,53 @@ create table schema_migrations (
   applied_at timestamp with time zone not null default now(),
   constraint schema_migrations_pkey PRIMARY KEY (number)
 );
+
+create table snapshots (
+  org_id uuid not null,
+  id uuid not null,
+  name text collate "C" not null,
+  labels jsonb not null,
+  status text not null,
+  replaces boolean not null,
+  record_integrity boolean not null,
+  sandbox_id uuid not null,
+  sandbox_name text not null,
+  image text not null,
+  image_digest text,
+  parent_id uuid,
+  parent_digest text,
+  runtime text not null,
+  worker_id uuid not null,
+  actor json not null,
+  attempts integer not null default 0,
+  size_bytes bigint,
+  digest text,
+  content_digest text,
+  error_code text,
+  error_message text,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  completed_at timestamp with time zone,
+  sampled_at timestamp with time zone,
+  purge_at timestamp with time zone,
+  removed_at timestamp with time zone,
+  erased_at timestamp with time zone,
+  constraint snapshots_pkey PRIMARY KEY (org_id, id),
+  constraint snapshots_check CHECK (((status = 'deleting'::text) = (purge_at IS NOT NULL))),
+  constraint snapshots_check1 CHECK (((status <> ALL (ARRAY['ready'::text, 'deleting'::text])) OR ((size_bytes IS NOT NULL) AND (digest IS NOT NULL) AND (completed_at IS NOT NULL)))),
+  constraint snapshots_check2 CHECK (((status = 'failed'::text) = (error_code IS NOT NULL))),
+  constraint snapshots_id_key UNIQUE (id),
+  constraint snapshots_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint snapshots_size_bytes_check CHECK ((size_bytes >= 0)),
+  constraint snapshots_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'in_progress'::text, 'ready'::text, 'failed'::text, 'deleting'::text])))
+);
+CREATE INDEX snapshots_kept ON public.snapshots USING btree (worker_id) WHERE (erased_at IS NULL);
+CREATE INDEX snapshots_listed ON public.snapshots USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
+CREATE UNIQUE INDEX snapshots_name ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND ((status = 'ready'::text) OR ((status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND (NOT replaces))));
+CREATE INDEX snapshots_purge ON public.snapshots USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
+CREATE UNIQUE INDEX snapshots_replacement ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND (status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND replaces);
+CREATE INDEX snapshots_waiting ON public.snapshots USING btree (worker_id, created_at) WHERE (status = ANY (ARRAY['queued'::text, 'in_progress'::text]));
+create policy own_organization on snapshots using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table terminal_tickets (
   org_id uuid not null,
