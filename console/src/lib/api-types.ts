@@ -128,7 +128,11 @@ export type CloudRlimitResource =
   | 'rtprio'
   | 'rttime';
 
-export type CloudRootfsSource = { type: 'oci'; reference: string };
+export type CloudRootfsSource = CloudRootfsSourceOci | CloudRootfsSourceDiskSnapshot;
+
+export type CloudRootfsSourceDiskSnapshot = { type: 'disk_snapshot'; id: string };
+
+export type CloudRootfsSourceOci = { type: 'oci'; reference: string };
 
 export type CloudSandboxResources = { vcpus?: number; memory_mib?: number; disk_size_mib?: number | null };
 
@@ -257,8 +261,19 @@ export type CreateSandboxRequest = {
   pull_policy?: CloudPullPolicy;
   security_profile?: SecurityProfile;
   registry?: RegistrySelection | null;
-  source?: 'oci';
+  source?: 'oci' | 'disk_snapshot';
   reference?: string;
+  disk_snapshot_ref?: { type: 'managed'; id: string };
+};
+
+export type CreateSnapshotRequest = {
+  kind: 'disk';
+  sandbox_id: string;
+  name: string;
+  dest_dir?: string | null;
+  labels?: Record<string, string>;
+  force?: boolean;
+  record_integrity?: boolean;
 };
 
 export type CreateVolumeRequest = {
@@ -509,6 +524,20 @@ export type PaginatedSandboxSession = {
   next_cursor?: string | null;
 };
 
+export type PaginatedSnapshot = { data: SnapshotResponse[]; has_more: boolean; next_cursor?: string | null };
+
+export type PaginatedSnapshotCandidate = {
+  data: SnapshotCandidate[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedSnapshotOperation = {
+  data: SnapshotOperation[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
 export type PaginatedWebhookDelivery = {
   data: WebhookDelivery[];
   has_more: boolean;
@@ -659,6 +688,10 @@ export type QuotaUsage = {
   max_total_storage_gib?: number | null;
   published_ports: number;
   max_published_ports?: number | null;
+  snapshots: number;
+  snapshot_gib_used: number;
+  max_snapshots?: number | null;
+  max_snapshot_gib?: number | null;
 };
 
 export type RegistryCredentialResponse = {
@@ -872,6 +905,7 @@ export type SandboxResponse = {
   command?: SandboxCommand | null;
   image_digest?: string | null;
   runtime?: string | null;
+  disk_snapshot_id?: string | null;
   source?: SandboxSource | null;
 };
 
@@ -1011,6 +1045,74 @@ export type SecretSubstitution = {
 };
 
 export type SecurityProfile = 'default' | 'restricted';
+
+export type SnapshotCandidate = {
+  id: string;
+  name: string;
+  slug: string;
+  status: SandboxStatus;
+  image: string;
+  created_at: string;
+};
+
+export type SnapshotError = { code: string; message: string };
+
+export type SnapshotImage = { ref: string; manifest_digest: string };
+
+export type SnapshotIntegrity = { algorithm: 'sha256'; digest: string };
+
+export type SnapshotLayer = { file: string; size_bytes: number; integrity: SnapshotIntegrity | null };
+
+export type SnapshotLocation = { type: 'managed'; id: string };
+
+export type SnapshotManifest = {
+  schema: 1;
+  artifact: 'snapshot';
+  scope: 'disk';
+  created_at: string;
+  parent: string | null;
+  image: SnapshotImage;
+  source_sandbox: string | null;
+  state: SnapshotState;
+  labels: Record<string, string>;
+  extensions: Record<string, string>;
+  requires: string[];
+};
+
+export type SnapshotOperation = {
+  id: string;
+  kind: 'disk';
+  status: SnapshotOperationStatus;
+  name: string;
+  sandbox_id: string;
+  result: SnapshotResponse | null;
+  error: SnapshotError | null;
+  created_at: string;
+  updated_at: string;
+  completed_at: string | null;
+};
+
+export type SnapshotOperationStatus = 'queued' | 'in_progress' | 'succeeded' | 'failed';
+
+export type SnapshotResponse = {
+  kind: 'disk';
+  id: string;
+  name: string;
+  status: SnapshotStatus;
+  location: SnapshotLocation;
+  sandbox_id: string | null;
+  digest: string;
+  size_bytes: number;
+  manifest: SnapshotManifest;
+  labels: Record<string, string>;
+  created_by: EventActor;
+  created_at: string;
+  purge_at: string | null;
+};
+
+export type SnapshotState = { kind: 'file'; format: 'raw'; fstype: string; upper: SnapshotLayer };
+
+export type SnapshotStatus = 'ready' | 'deleting';
 
 export type StatVirtualization = 'strict' | 'relaxed' | 'off';
 
@@ -1228,7 +1330,39 @@ export type WrittenSandboxResponse = {
   command?: SandboxCommand | null;
   image_digest?: string | null;
   runtime?: string | null;
+  disk_snapshot_id?: string | null;
   source?: SandboxSource | null;
+};
+
+export type WrittenSnapshotOperation = {
+  warnings?: Warning[];
+  id: string;
+  kind: 'disk';
+  status: SnapshotOperationStatus;
+  name: string;
+  sandbox_id: string;
+  result: SnapshotResponse | null;
+  error: SnapshotError | null;
+  created_at: string;
+  updated_at: string;
+  completed_at: string | null;
+};
+
+export type WrittenSnapshotResponse = {
+  warnings?: Warning[];
+  kind: 'disk';
+  id: string;
+  name: string;
+  status: SnapshotStatus;
+  location: SnapshotLocation;
+  sandbox_id: string | null;
+  digest: string;
+  size_bytes: number;
+  manifest: SnapshotManifest;
+  labels: Record<string, string>;
+  created_by: EventActor;
+  created_at: string;
+  purge_at: string | null;
 };
 
 export type WrittenVolumeResponse = {
@@ -1361,60 +1495,6 @@ export interface Operations {
     body: undefined;
     answer: WrittenSandboxResponse;
   };
-  'POST /v1/snapshots': {
-    path: {};
-    query: {};
-    body: Record<string, unknown>;
-    answer: undefined;
-  };
-  'GET /v1/snapshots': {
-    path: {};
-    query: { cursor?: string; limit?: number };
-    body: undefined;
-    answer: undefined;
-  };
-  'DELETE /v1/snapshots/{id}': {
-    path: { id: string };
-    query: {};
-    body: undefined;
-    answer: undefined;
-  };
-  'GET /v1/snapshots/{id}': {
-    path: { id: string };
-    query: {};
-    body: undefined;
-    answer: undefined;
-  };
-  'DELETE /v1/snapshots/by-name/{name}': {
-    path: { name: string };
-    query: {};
-    body: undefined;
-    answer: undefined;
-  };
-  'GET /v1/snapshots/by-name/{name}': {
-    path: { name: string };
-    query: {};
-    body: undefined;
-    answer: undefined;
-  };
-  'GET /v1/sandboxes/snapshot-candidates': {
-    path: {};
-    query: { cursor?: string; limit?: number };
-    body: undefined;
-    answer: undefined;
-  };
-  'GET /v1/snapshot-operations': {
-    path: {};
-    query: { cursor?: string; limit?: number };
-    body: undefined;
-    answer: undefined;
-  };
-  'GET /v1/snapshot-operations/{id}': {
-    path: { id: string };
-    query: {};
-    body: undefined;
-    answer: undefined;
-  };
   'GET /v1/sandboxes/{sandbox_id}/logs': {
     path: { sandbox_id: string };
     query: { sources?: string; mask_secrets?: boolean };
@@ -1492,6 +1572,66 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: MessageResponse;
+  };
+  'POST /v1/snapshots': {
+    path: {};
+    query: {};
+    body: CreateSnapshotRequest;
+    answer: WrittenSnapshotOperation;
+  };
+  'GET /v1/snapshots': {
+    path: {};
+    query: { cursor?: string; limit?: number; labels?: string; include?: 'deleted' };
+    body: undefined;
+    answer: PaginatedSnapshot;
+  };
+  'GET /v1/snapshots/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: SnapshotResponse;
+  };
+  'DELETE /v1/snapshots/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/snapshots/by-name/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: SnapshotResponse;
+  };
+  'DELETE /v1/snapshots/by-name/{name}': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'POST /v1/snapshots/{id}/restore': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: WrittenSnapshotResponse;
+  };
+  'GET /v1/sandboxes/snapshot-candidates': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedSnapshotCandidate;
+  };
+  'GET /v1/snapshot-operations': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedSnapshotOperation;
+  };
+  'GET /v1/snapshot-operations/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: SnapshotOperation;
   };
   'GET /v1/sandboxes/{sandbox_id}/agent': {
     path: { sandbox_id: string };
