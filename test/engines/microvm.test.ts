@@ -267,7 +267,6 @@ describeMicrovm('the microvm runtime', () => {
       ['init', { init: { cmd: 'auto' } }],
       ['mounts[0]', { mounts: [full.mounts[0]] }],
       ['mounts[0]', { mounts: [bind] }],
-      ['mounts[0]', { mounts: [full.mounts[3]] }],
     ];
     for (const [field, part] of refused) {
       const { status, body } = await client.post('/v1/sandboxes', request('refused', part));
