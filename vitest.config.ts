@@ -3,7 +3,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** These files take longest. A run starts them first, so that no core idles at its end. */
 const LONG =
-  /\/((crash|db|neighbours|package)\/[\w-]+|http\/fuzz|clients\/docker|cli\/commands|deploy\/rolling-restart|docs\/operations|engines\/docker-(gateway|guest|hanging|network|published-ports|trust|volume-caps))(\.slow)?\.test\.ts$/;
+  /\/((crash|db|neighbours|package)\/[\w-]+|http\/fuzz|clients\/docker|cli\/commands|console\/(audit|sandbox|sandboxes)|deploy\/rolling-restart|docs\/operations|engines\/full-disk|engines\/microvm-[\w-]+|engines\/docker-(gateway|guest|hanging|network|network-domains|network-recovery|preview-programs|published-ports|trust|volume-caps))(\.slow)?\.test\.ts$/;
 
 class LongFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

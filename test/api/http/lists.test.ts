@@ -129,7 +129,7 @@ describe('sandboxes', () => {
           expect(found.map(({ id }) => id)).toEqual(expected.map(({ id }) => id));
         },
       ),
-      { numRuns: 150 },
+      { numRuns: 75 },
     );
   });
 
@@ -177,7 +177,7 @@ describe('sandboxes', () => {
           }
         },
       ),
-      { numRuns: 150 },
+      { numRuns: 75 },
     );
   });
 
@@ -340,7 +340,7 @@ describe('events', () => {
           expect(found.map(({ id }) => id)).toEqual(expected.map(({ id }) => id));
         },
       ),
-      { numRuns: 150 },
+      { numRuns: 75 },
     );
   });
 

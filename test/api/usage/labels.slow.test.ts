@@ -246,7 +246,7 @@ test('any runs count under the labels of their time, and the remainder is unlabe
         }
       },
     ),
-    { numRuns: 50 },
+    { numRuns: 25 },
   );
   clock = BEGIN;
 }, 180_000);

@@ -179,7 +179,7 @@ test('after any changes to runs, stored days and runs give the same usage in eve
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 30 },
   );
 }, 180_000);
 

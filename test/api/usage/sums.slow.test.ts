@@ -137,7 +137,7 @@ describe('the usage of compute', () => {
           expect(order).toEqual([...order].toSorted());
         },
       ),
-      { numRuns: 150 },
+      { numRuns: 75 },
     );
     clock = NOW;
   }, 180_000);
@@ -244,7 +244,7 @@ describe('the usage of storage', () => {
           );
         },
       ),
-      { numRuns: 150 },
+      { numRuns: 75 },
     );
     clock = NOW;
   }, 180_000);

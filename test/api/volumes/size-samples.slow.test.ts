@@ -372,7 +372,7 @@ test('the accruals of a volume never overlap under any clocks, and each starts w
       });
       expect(await accrualsOf(id)).toEqual(expected);
     }),
-    { numRuns: 60 },
+    { numRuns: 30 },
   );
 }, 180_000);
 
