@@ -74,6 +74,11 @@ describeMicrovm('the microvm runtime', () => {
         scripts: { hello: 'echo from a script' },
       },
       rlimits: [{ resource: 'nofile', soft: 100, hard: 200 }],
+      patches: [
+        { type: 'text', path: '/etc/motd/today', content: 'patched', mode: 0o600, replace: false },
+        { type: 'symlink', link: '/etc/link', target: '/etc/motd', replace: false },
+        { type: 'remove', path: '/srv' },
+      ],
       mounts: [{ type: 'tmpfs', guest: '/scratch', size_mib: 8, options: { noexec: true, nosuid: true } }],
     });
     const { id } = body;
@@ -82,6 +87,9 @@ describeMicrovm('the microvm runtime', () => {
       'nproc; hostname; id -un; hello; ulimit -Hn; echo $TOKEN; ls /sys/class/net',
     );
     expect(facts.split('\n')).toEqual(['2', 'box.test', 'ann', 'from a script', '200', secret, 'lo']);
+    expect(await inside(id, 'stat -c "%U %a" /etc/link/today; ls /srv 2>&1 || true')).toBe(
+      'root 600\nls: /srv: No such file or directory',
+    );
     expect(await inside(id, 'grep " /scratch " /proc/mounts')).toMatch(
       /^tmpfs \/scratch tmpfs rw,nosuid,noexec,.*size=8192k/,
     );
@@ -205,9 +213,15 @@ describeMicrovm('the microvm runtime', () => {
       'failed',
       expect.stringContaining('the image no-such:image is not on this machine'),
     ]);
+    const patches = [{ type: 'text', path: '/bin/sh', content: '', replace: false }];
+    const unpatched = await start('unpatched', { patches });
+    expect([unpatched.status, unpatched.last_failure_message]).toEqual([
+      'failed',
+      expect.stringContaining('patches[0] cannot be applied: /bin/sh already exists, and replace is false'),
+    ]);
     const { rows } = await service.ctx.pool.query(
       'select started_at from runs where sandbox_id = any ($1) and started_at is not null',
-      [[missing.id]],
+      [[missing.id, unpatched.id]],
     );
     expect(rows).toEqual([]);
   });

@@ -9,6 +9,8 @@ export const CAPABILITIES: readonly Capability[] = [
   'disk_size',
   'disk_images',
   'scripts',
+  'patches',
+  'patch_remove',
   'rlimits',
   'tmpfs',
   'tmpfs_flags',
