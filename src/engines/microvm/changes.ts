@@ -1,4 +1,4 @@
-import { EventEmitter, once } from 'node:events';
+import { EventEmitter } from 'node:events';
 import { closeSync, openSync, watch, type FSWatcher } from 'node:fs';
 import { changesFile } from './places.js';
 
@@ -23,9 +23,19 @@ export class Changes {
 
   /** Resolves at the next change, after `ms`, or when the signal aborts. */
   async next(ms: number, signal?: AbortSignal): Promise<void> {
-    const late = AbortSignal.timeout(ms);
-    const ends = signal ? AbortSignal.any([signal, late]) : late;
-    await once(this.events, 'change', { signal: ends }).catch(() => undefined);
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        clearTimeout(late);
+        this.events.off('change', done);
+        signal?.removeEventListener('abort', done);
+        resolve();
+      };
+      // A signal of AbortSignal.timeout may be collected before it aborts: Node 20 keeps no reference to it.
+      const late = setTimeout(done, ms);
+      this.events.on('change', done);
+      signal?.addEventListener('abort', done);
+      if (signal?.aborted) done();
+    });
   }
 
   close(): void {

@@ -5,6 +5,8 @@ import type { Finding } from '../../engine/finding.js';
 import { installCommand, type HostSystem } from '../../engine/host-system.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import type { ValuesOf } from '../../options/option.js';
+import { findKernel } from './boot/kernel.js';
+import { readModules } from './boot/modules.js';
 import { ControlGroups } from './control-groups.js';
 import { findProgram, KVM_DEVICE, monitorName, requireKvm, versionOf } from './machine.js';
 import type { MICROVM_OPTIONS } from './options.js';
@@ -26,6 +28,7 @@ export async function examineMicrovm(
     examineUser(),
     await examineMonitor(system),
     examineDiskPrograms(system),
+    await examineKernel(options.microvmKernel, system),
     options.microvmEmulation ? EMULATED : examineKvm(),
   ].map(lacking);
   return {
@@ -75,6 +78,18 @@ function examineDiskPrograms(system: HostSystem): Finding {
   if (missing.length === 0) return { check, state: 'ok', found: DISK_PROGRAMS.join(', ') };
   const found = `${missing.join(', ')} cannot be run, so no disk can be made`;
   return { check, state: 'missing', found, remedy: installCommand(system, 'qemu') };
+}
+
+async function examineKernel(named: string | undefined, system: HostSystem): Promise<Finding> {
+  const check = 'kernel of machines';
+  try {
+    const kernel = await findKernel(named);
+    await readModules(kernel);
+    return { check, state: 'ok', found: `Linux ${kernel.release} (${kernel.path})` };
+  } catch (error) {
+    if (!(error instanceof ExplainedError)) throw error;
+    return { check, state: 'missing', found: error.message, remedy: installCommand(system, 'guest-kernel') };
+  }
 }
 
 function examineKvm(): Finding {

@@ -24,6 +24,11 @@ const MOST = { bytes: 1024 ** 3, beyond: 'too_large' } as const;
 /** A data directory with the image. */
 export async function makeMicrovmDirectory(): Promise<string> {
   const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-microvm-data-'));
+  await importTestImage(dataDir);
+  return dataDir;
+}
+
+export async function importTestImage(dataDir: string): Promise<void> {
   const archive = join(dataDir, 'image.tar');
   makeArchive(archive);
   await importImage(new ImageStore(join(dataDir, IMAGES_DIRECTORY)), {
@@ -33,7 +38,6 @@ export async function makeMicrovmDirectory(): Promise<string> {
     limit: MOST,
     signal: new AbortController().signal,
   });
-  return dataDir;
 }
 
 /** Options that put a test service on virtual machines whose processors are emulated. */
