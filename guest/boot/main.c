@@ -150,12 +150,13 @@ __attribute__((used, noreturn)) void start(long *stack) {
   open_output(output, sandbox.output);
   open_sessions(agent, events);
   for (;;) {
+    /* Before the rounds, which send what these say: nothing else may happen for a long time. */
+    read_failure();
+    read_record();
     /* A stream that does not end holds up neither a stop nor an end. */
     int moved = 1;
     for (int i = 0; i < ROUNDS && moved; i++) moved = pump();
     stop_once();
-    read_failure();
-    read_record();
     u8 dropped[1024];
     while (call(__NR_read, signals, dropped, sizeof dropped, 0) > 0) continue;
     int status;
