@@ -2,8 +2,8 @@ import { Option, type Command } from 'commander';
 import { readFileSync } from 'node:fs';
 import { ExplainedError } from '../lib/explained-error.js';
 
-export const URL_VARIABLE = 'SANDKEEP_URL';
-export const KEY_VARIABLE = 'SANDKEEP_API_KEY';
+const URL_VARIABLE = 'SANDKEEP_URL';
+const KEY_VARIABLE = 'SANDKEEP_API_KEY';
 const USUAL_URL = 'http://127.0.0.1:8080';
 
 export interface ClientOptions {
