@@ -14,6 +14,7 @@ import { kernelOptions } from '../../../src/engines/microvm/boot/kernel-options.
 import type { GuestAgent } from '../../../src/guest/agent.js';
 import { initArguments, type InitOptions } from '../../../src/guest/programs.js';
 import { sleep } from '../../../src/lib/sleep.js';
+import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
 import { until } from '../polling.js';
 import { makeBusyboxBase, makeDisk } from './disks.js';
 import { kernel } from './needs.js';
@@ -51,26 +52,23 @@ export interface Machine {
   kill(): Promise<void>;
 }
 
-export function moduleFiles(): Promise<Awaited<ReturnType<typeof bootFiles>>['modules']> {
-  return shared().files.then(({ modules }) => modules);
+/** Runs of tests share them. */
+const BOOT_FILES = join(PACKAGE_ROOT, 'node_modules/.cache/microvm-boot');
+
+let files: ReturnType<typeof bootFiles> | undefined;
+
+function sharedFiles(): ReturnType<typeof bootFiles> {
+  return (files ??= bootFiles({ directory: BOOT_FILES, kernel }));
 }
 
-/** One for each process of tests. */
-let scratch: { directory: string; files: ReturnType<typeof bootFiles>; base: string } | undefined;
-
-function shared(): NonNullable<typeof scratch> {
-  if (scratch) return scratch;
-  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-microvm-'));
-  process.once('exit', () => rmSync(directory, { recursive: true, force: true }));
-  const files = bootFiles({ directory: join(directory, 'boot'), kernel });
-  return (scratch = { directory, files, base: makeBusyboxBase(directory) });
+export async function moduleFiles(): Promise<Awaited<ReturnType<typeof bootFiles>>['modules']> {
+  return (await sharedFiles()).modules;
 }
 
 export async function startMachine(options: MachineOptions = {}): Promise<Machine> {
   const { memoryMib = 192, devices = [], unread = [] } = options;
-  const { directory: parent, files: made, base } = shared();
-  const files = await made;
-  const directory = mkdtempSync(join(parent, 'machine-'));
+  const made = await sharedFiles();
+  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-microvm-'));
   const at = (name: string) => join(directory, name);
   const init = initArguments({
     command: [],
@@ -105,9 +103,9 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       ['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
       ['-machine', 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on'],
       ['-accel', 'tcg,tb-size=64', '-cpu', 'qemu64', '-m', `${memoryMib}M`],
-      ['-kernel', files.kernel, '-initrd', files.initramfs, '-append', kernelOptions({ isEmulated: true })],
+      ['-kernel', made.kernel, '-initrd', made.initramfs, '-append', kernelOptions({ isEmulated: true })],
       ['-device', 'virtio-serial-device', ...['agent', 'control', 'output'].flatMap(port).flat()],
-      drive('base', 'raw', base, true),
+      drive('base', 'raw', makeBusyboxBase(directory), true),
       drive('disk', 'qcow2', disk, false),
       drive('boot', 'raw', at('boot.img'), true),
       devices,
