@@ -14,6 +14,7 @@ import {
   stop,
   type Served,
 } from '../support/processes.js';
+import { until } from '../support/polling.js';
 import { openOwnEngine, type OwnEngine } from './support/docker-engine.js';
 import { micros } from './support/engine-journal.js';
 import { Dice } from './support/seeded-random.js';
@@ -32,12 +33,24 @@ const NAMES = ['ant', 'bee', 'cat', 'dog', 'elk'];
 /** Appends a line to the container's own disk at each start. */
 const COMMAND = ['sh', '-c', 'echo started >> /starts; exec sleep 1000'];
 
+/** Creates with the same image and memory take its members, which then get their command. */
+const POOL = {
+  image: { type: 'oci', reference: IMAGE },
+  pull_policy: 'never',
+  resources: { memory_mib: 32 },
+  size: 2,
+};
+
 interface Stored {
   id: string;
   status: string;
   removed: boolean;
   destroyed: boolean;
   run_id: string | null;
+  /** No create has taken it from its pool. */
+  warm: boolean;
+  /** It got the command of its create after its start. */
+  is_given: boolean;
   runs: { id: string; started_at: string | null; stopped_at: string | null; end_reason: string | null }[];
 }
 
@@ -62,6 +75,7 @@ describeDocker('after kill -9 of the service, the engine or both', () => {
       console.log(`crash-engine: SANDKEEP_TEST_CRASH_SEED=${SEED}, ${BUDGET.text}`);
       let service = await serve();
       const key = service.firstKey!;
+      await clientOf(service, key).request('PUT', '/v1/pools/pool', { body: POOL });
       let engineKills = 0;
       let round = 0;
       const history = () =>
@@ -69,7 +83,12 @@ describeDocker('after kill -9 of the service, the engine or both', () => {
       while (BUDGET.left(round) > 0) {
         round += 1;
         const client = clientOf(service, key);
-        const asking = Promise.all([ask(client, dice, notes), ask(client, dice, notes)]);
+        await until(
+          async () => (await client.get('/v1/pools/pool')).body,
+          ({ ready }) => ready > 0,
+        );
+        const own = takeFromPool(client, `own-${round}`, notes);
+        const asking = Promise.all([own, ask(client, dice, notes), ask(client, dice, notes)]);
         await sleep(dice.between(0, 1_500));
         const victim = dice.oneOf(['service', 'engine', 'both'] as const);
         notes.push(`round ${round}: kill ${victim}`);
@@ -86,12 +105,14 @@ describeDocker('after kill -9 of the service, the engine or both', () => {
         await settle(() => `${history()}\n${service.err().slice(-4_000)}`, engineKills);
       }
       const client = clientOf(service, key);
+      const given = (await readStore(folder)).filter(({ is_given }) => is_given).length;
+      await client.delete('/v1/pools/pool');
       const { body } = await client.get('/v1/sandboxes', { limit: 100 });
       for (const { id } of body.data) await client.delete(`/v1/sandboxes/${id}`);
       await settle(history, engineKills);
       expect(await sandboxContainers(engine)).toEqual([]);
       expect(await stop(service)).toBe(0);
-      console.log(`crash-engine: ${round} rounds`);
+      console.log(`crash-engine: ${round} rounds; ${given} sandboxes came from the pool, with a command`);
       expect(round).toBeGreaterThanOrEqual(BUDGET.least);
     },
     BUDGET.timeoutMs,
@@ -149,12 +170,25 @@ async function ask(client: Client, dice: Dice, notes: string[]): Promise<void> {
   }
 }
 
+/** The kill may come before its commit, before its command has begun, or later. */
+async function takeFromPool(client: Client, name: string, notes: string[]): Promise<void> {
+  try {
+    const { size: _, ...spec } = POOL;
+    const request = { ...spec, name, runtime: { cmd: COMMAND } };
+    const { status, body } = await client.post('/v1/sandboxes', request, { start: true });
+    notes.push(`create ${name}: ${status} ${body.source?.start}`);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+  }
+}
+
 async function readStore(folder: string): Promise<Stored[]> {
   return inDatabase(folder, async (client) => {
     await client.query('set timezone to utc');
     const time = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
     const { rows } = await client.query<Stored>(
       `select s.id, s.status, s.removed_at is not null as removed, s.destroyed_at is not null as destroyed, s.run_id,
+         s.warm, s.takes is not null and not s.warm as is_given,
          coalesce((
            select json_agg(json_build_object('id', r.id, 'end_reason', r.end_reason,
              'started_at', ${time('r.started_at')}, 'stopped_at', ${time('r.stopped_at')}))
@@ -178,7 +212,7 @@ async function compare(engine: OwnEngine, store: Stored[], engineKills: number):
   for (const { Id, Names, Labels } of await sandboxContainers(engine)) {
     const sandboxId = Labels['dev.sandkeep.sandbox'] ?? '';
     // A later run than that of the creation is in the name.
-    const later = Names[0]?.split('.').at(-2);
+    const later = /\.([0-9a-f]{32})\.[0-9a-z]+$/.exec(Names[0] ?? '')?.[1];
     const runId =
       later === undefined
         ? (Labels['dev.sandkeep.run'] ?? '')
@@ -199,6 +233,10 @@ async function compare(engine: OwnEngine, store: Stored[], engineKills: number):
     }
     if (State.Running !== (row.status === 'running' && row.run_id === runId)) {
       wrong.push(`sandbox ${row.id} is ${row.status} and its container ${State.Status}`);
+    }
+    if (State.Running && row.status === 'running' && !row.warm) {
+      const commands = await commandsIn(container);
+      if (commands !== 1) wrong.push(`sandbox ${row.id} runs ${commands} commands, given: ${row.is_given}`);
     }
     // A killed engine repeats a start that it had begun and not stored.
     const starts = await startsOf(container);
@@ -237,6 +275,15 @@ function cut(time: string | null): string | null {
   if (time === null) return null;
   const [seconds, fraction = ''] = time.slice(0, -1).split('.');
   return `${seconds}.${fraction.padEnd(6, '0').slice(0, 6)}Z`;
+}
+
+/** The commands of creates that run in it now. */
+async function commandsIn(container: Docker.Container): Promise<number> {
+  const { Processes } = (await container.top({ ps_args: '-eo pid,args' })) as {
+    Processes: string[][] | null;
+  };
+  // Null: it has just ended.
+  return (Processes ?? []).filter(([, args]) => args === 'sleep 1000').length;
 }
 
 /** The number of starts on its disk, also for a container that has ended. */

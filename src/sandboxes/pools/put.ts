@@ -39,6 +39,7 @@ export async function putPool(
   if (most !== null && most < size) {
     throw new ApiError('invalid_request', 'most is at least size, or null for no limit', { field: 'most' });
   }
+  if (ctx.runtime.placesRuns === true && size > 0) refuseCluster(ctx.runtime.name);
   checkTemplate(name, template, ctx.runtime);
   return inTransaction(ctx.pool, async (tx) => {
     const pool = await lockPool(tx, caller.orgId, { name });
@@ -51,6 +52,12 @@ export async function putPool(
     await (pool ? change(ctx, tx, caller, pool, wanted) : create(ctx, tx, caller, name, wanted));
     return presentPool((await getPool(tx, caller.orgId, name))!);
   });
+}
+
+/** A cluster moves and ends Pods by rules of its own, and pools are not tested on one. A pool of size 0 rests. */
+function refuseCluster(runtime: string): never {
+  const message = `the ${runtime} runtime keeps no sandboxes ready: create them without a pool`;
+  throw new ApiError('not_supported', message, { field: 'size' });
 }
 
 type Wanted = Pick<PoolRow, 'request' | 'run_spec' | 'spec' | 'size' | 'most' | 'runtime'>;

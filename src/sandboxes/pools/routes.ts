@@ -44,6 +44,7 @@ export function poolRoutes(app: App): void {
           PoolResponse,
           'invalid_sandbox_config',
           'label_not_allowed',
+          'not_supported',
           'quota_exceeded',
         ),
       },

@@ -309,6 +309,20 @@ describe('a pool', () => {
     });
   });
 
+  test('is refused on a cluster, unless it rests', async () => {
+    const client = await service.newOrg();
+    const cluster = service.ctx.runtime as { placesRuns?: boolean };
+    cluster.placesRuns = true;
+    try {
+      const { status, body } = await put(client, 'small', { size: 1 });
+      expect([status, body.error.code, body.error.details.field]).toEqual([501, 'not_supported', 'size']);
+      expect(body.error.message).toContain('create them without a pool');
+      expect((await put(client, 'small', { size: 0 })).status).toBe(200);
+    } finally {
+      delete cluster.placesRuns;
+    }
+  });
+
   test('waits while a quota has no room, and says so', async () => {
     const client = await service.newOrg();
     await service.ctx.pool.query('update quotas set max_sandboxes = 1 where org_id = $1', [client.org.id]);

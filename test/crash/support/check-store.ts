@@ -7,6 +7,7 @@ export function check(journal: Journal, store: Store): string[] {
     ...journal.wrong,
     ...checkRuns(journal, store),
     ...checkHeld(journal, store),
+    ...checkHandovers(journal, store),
     ...checkEvents(store),
     ...checkPools(store),
   ];
@@ -76,6 +77,19 @@ function checkHeld(journal: Journal, store: Store): string[] {
     }
   }
   return wrong;
+}
+
+/** A sandbox of a pool that runs has the command of its create, and the store notes none that the engine lacks. */
+function checkHandovers(journal: Journal, { sandboxes, runs }: Store): string[] {
+  return runs.flatMap(({ id, sandbox_id, handed_over, end_reason }) => {
+    const sandbox = sandboxes.get(sandbox_id);
+    const hasIt = journal.runs.get(id)?.hasHandover ?? false;
+    const isGiven = sandbox?.takes != null && !sandbox.warm && !sandbox.removed;
+    const lacks = isGiven && sandbox.status === 'running' && end_reason === null && !hasIt;
+    return (handed_over && !hasIt) || lacks
+      ? [`run ${id} of sandbox ${sandbox_id} lacks its command, and is noted with ${handed_over}`]
+      : [];
+  });
 }
 
 /** A pool has no more members than its size, and all of them unless it says why not. */

@@ -8,6 +8,8 @@ export interface RecordedRun {
   runId: string;
   startedAt: bigint;
   stoppedAt: bigint | null;
+  /** It has the command of its create, which came after its start. */
+  hasHandover: boolean;
 }
 
 export interface Journal {
@@ -28,6 +30,7 @@ interface Line {
   state: 'prepared' | 'running' | 'exited';
   startedAt: string | null;
   finishedAt: string | null;
+  hasHandover?: true;
   removed?: true;
 }
 
@@ -87,9 +90,15 @@ function follow(journal: Journal, { orgId, sandboxId, runId, ...entry }: Line): 
   const known = runs.get(runId);
   if (entry.state === 'prepared') {
     if (known) wrong.push(`run ${runId} of sandbox ${sandboxId} was begun again after it had started`);
+  } else if (entry.state === 'running' && entry.hasHandover) {
+    if (!known)
+      return void wrong.push(`run ${runId} of sandbox ${sandboxId} got a command before it started`);
+    if (known.hasHandover) wrong.push(`run ${runId} of sandbox ${sandboxId} got its command twice`);
+    known.hasHandover = true;
   } else if (entry.state === 'running') {
     if (known) wrong.push(`run ${runId} of sandbox ${sandboxId} was started twice`);
-    runs.set(runId, { orgId, sandboxId, runId, startedAt: micros(entry.startedAt!), stoppedAt: null });
+    const startedAt = micros(entry.startedAt!);
+    runs.set(runId, { orgId, sandboxId, runId, startedAt, stoppedAt: null, hasHandover: false });
   } else if (!known || known.stoppedAt !== null || known.startedAt !== micros(entry.startedAt!)) {
     wrong.push(`run ${runId} of sandbox ${sandboxId} ended in a way that it had not started`);
   } else {

@@ -108,7 +108,8 @@ export class World {
     await this.fleet.arrange('api');
     const ids = (await readStore(this.database.pool)).sandboxes;
     const given = [...ids.values()].filter(({ pool_id, warm }) => pool_id !== null && !warm).length;
-    console.log(`crash: creates took ${given} sandboxes from pools`);
+    const commanded = [...readJournal(this.directory).runs.values()].filter(({ hasHandover }) => hasHandover);
+    console.log(`crash: creates took ${given} sandboxes from pools; ${commanded.length} runs got a command`);
     for (const asker of this.oneAskerPerOrg()) {
       const headers = { authorization: `Bearer ${asker.key}` };
       await fetch(`${this.fleet.url}/v1/pools/pool`, { method: 'DELETE', headers });

@@ -33,6 +33,8 @@ export interface StoredSandbox {
   pool_id: string | null;
   /** No create has taken it from its pool. */
   warm: boolean;
+  /** The parts that it gets after each start. */
+  takes: string[] | null;
 }
 
 export interface StoredRun {
@@ -44,6 +46,7 @@ export interface StoredRun {
   started_at: string | null;
   stopped_at: string | null;
   end_reason: string | null;
+  handed_over: boolean;
 }
 
 export interface StoredEvent {
@@ -70,12 +73,12 @@ export async function readStore(pool: Pool): Promise<Store> {
     const sandboxes = await rowsOf<StoredSandbox>(
       client,
       `select id, org_id, name, status, ephemeral, run_id, started_at, stopped_at,
-         removed_at is not null as removed, destroyed_at is not null as destroyed, pool_id, warm
+         removed_at is not null as removed, destroyed_at is not null as destroyed, pool_id, warm, takes
        from sandboxes`,
     );
     const runs = await rowsOf<StoredRun>(
       client,
-      'select id, org_id, sandbox_id, vcpus, memory_mib, started_at, stopped_at, end_reason from runs',
+      'select id, org_id, sandbox_id, vcpus, memory_mib, started_at, stopped_at, end_reason, handed_over from runs',
     );
     const events = await rowsOf<StoredEvent>(
       client,
@@ -103,6 +106,8 @@ export async function readUnsettled(pool: Pool): Promise<string[]> {
      from sandboxes
      where (removed_at is null and status in ('starting', 'stopping'))
        or (removed_at is not null and destroyed_at is null)
+       or (removed_at is null and status = 'running' and takes is not null and not warm and not exists (
+         select from runs r where r.org_id = sandboxes.org_id and r.id = run_id and r.handed_over))
      limit 5`,
   );
   return rows.map(({ text }) => text);

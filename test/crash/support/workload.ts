@@ -138,10 +138,11 @@ function requestFor(dice: Dice, { operation, target, starts, waits, key }: Asked
       ...(dice.chance(0.25) ? { ephemeral: true } : {}),
       ...(dice.chance(0.1) ? { max_duration_secs: 1 } : {}),
     };
-    const resources = dice.chance(0.4)
+    const resources = dice.chance(0.8)
       ? POOL.resources
       : { vcpus: dice.between(1, 4), memory_mib: 128 * dice.between(1, 8) };
-    const body = smallRequest((target as { name: string }).name, { resources, lifecycle });
+    const runtime = dice.chance(0.7) ? { cmd: ['work'], entrypoint: [] } : {};
+    const body = smallRequest((target as { name: string }).name, { resources, lifecycle, runtime });
     return { method: 'POST', path: '/v1/sandboxes', query: { start: starts, ...wait }, body, headers };
   }
   const path = `/v1/sandboxes/${'id' in target ? target.id : `by-name/${target.name}`}`;
