@@ -16,7 +16,7 @@ fi
 # The files of a program are optimized together (-flto): apart, the agent for ARM64 is 4 KiB larger. In one part, so that the bytes do
 # not depend on the number of processors of this machine.
 for processor in x86_64 aarch64; do
-  for program in init agent launch connect boot supervise; do
+  for program in init agent launch connect boot supervise tap; do
     "$processor-linux-gnu-gcc" -std=gnu11 -Os -Wall -Wextra -Werror \
       -flto -flto-partition=one -ffreestanding -nostdlib -static -fno-pic -no-pie \
       -fno-stack-protector -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-tree-loop-distribute-patterns \

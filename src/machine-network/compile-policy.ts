@@ -7,6 +7,7 @@ import type { Action, Direction, NetworkPolicy, Rule } from '../network-policy/s
 import { CARRIERS, DNS_PORT, dnsCarriersOf, trafficOf, type Carrier } from '../network-policy/traffic.js';
 import { isDomainRule } from '../network-policy/domains.js';
 import { bandwidthRules } from './bandwidth.js';
+import { AROUND_PROGRAMS, type Position } from './position.js';
 import type { GatedRules } from './gateway/gated-rules.js';
 import type { PublishedPort } from '../spec/network-schema.js';
 import { machineOnlyRules } from './machine-only-ports.js';
@@ -29,6 +30,8 @@ export interface OwnRules {
   gated?: GatedRules | undefined;
   /** The ports that it publishes on the host. */
   published?: readonly PublishedPort[] | undefined;
+  /** Default: its programs are in the namespace of the rules. */
+  position?: Position;
 }
 
 const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
@@ -37,26 +40,21 @@ const PEER = { egress: 'daddr', ingress: 'saddr' } as const;
  * in that table for two minutes. `tcpPerSecond`: on average, after a burst of `open`.
  */
 export const FLOWS = { open: 4_096, tcpPerSecond: 100 };
-/** The engine's resolver, which reveals the other containers on the bridge. */
-const INNER_RESOLVER = '127.0.0.11';
-
 /**
  * An nftables script that atomically replaces the previous rules.
  *
  * The first verdict of a chain is final, so the order is part of the policy:
- * 1. The engine's resolver is closed on all ports, because its address translation follows these chains. It comes
- *    before loopback, which is its interface.
- * 2. Traffic of the sandbox to itself passes, and counts for no limit.
- * 3. The bandwidth counts packets of established connections too, which the next step accepts.
- * 4. Replies pass before the rules: each connection was decided by its first packet.
- * 5. Other sandboxes, the limits of connections, the guarded groups and ports for the machine alone come before the
+ * 1. The statements of the position. Traffic of the sandbox to itself passes there, and counts for no limit.
+ * 2. The bandwidth counts packets of established connections too, which the next step accepts.
+ * 3. Replies pass before the rules: each connection was decided by its first packet.
+ * 4. Other sandboxes, the limits of connections, the guarded groups and ports for the machine alone come before the
  *    rules, which cannot open them.
- * 6. The rules of the policy, then its default.
+ * 5. The rules of the policy, then its default.
  */
 export function compilePolicy(
   policy: NetworkPolicy,
   environment: NetworkEnvironment,
-  { limits, gated, published = [] }: OwnRules = {},
+  { limits, gated, published = [], position = AROUND_PROGRAMS }: OwnRules = {},
 ): string {
   const allowed = gated?.accept ?? 'accept';
   const bandwidth = lines(bandwidthRules(environment.bandwidthMbits));
@@ -64,17 +62,11 @@ export function compilePolicy(
 delete table inet sandkeep
 table inet sandkeep {
 ${addressSets(environment)}
-${gated ? `${gated.sets().join('\n')}\n` : ''}${gated ? refuseChain() : ''}${gated?.chains() ?? ''}${verdictExceptHost('allow', allowed)}
+${gated ? `${gated.sets().join('\n')}\n` : ''}${gated ? refuseChain() : ''}${gated?.chains(position) ?? ''}${verdictExceptHost('allow', allowed)}
 ${verdictExceptHost('deny', 'jump refuse')}
 ${gated ? '' : refuseChain()}${guardedChain(environment)}
-  chain untracked {
-    type filter hook output priority raw; policy accept;
-    oifname "lo" notrack
-  }
-  chain leaving {
-    type filter hook output priority mangle; policy drop;
-    ip daddr ${INNER_RESOLVER} jump refuse
-    oifname "lo" accept
+${position.untracked.length === 0 ? '' : `  chain untracked {\n${lines(position.untracked)}\n  }\n`}  chain leaving {
+${lines(position.leaving)}
 ${bandwidth}
 ${lines(commonRules('egress'))}
     ct count over ${FLOWS.open} jump refuse
@@ -84,15 +76,14 @@ ${lines(compileRules(policy, 'egress', gated))}
     ${defaultFor(policy, 'egress') === 'allow' ? allowed : 'jump refuse'}
   }
   chain arriving {
-    type filter hook input priority filter; policy drop;
-    iifname "lo" accept
+${lines(position.arriving)}
 ${bandwidth}
 ${lines(commonRules('ingress'))}
 ${statements([...(gated ? [gated.arriving()] : []), ...machineOnlyRules(published)])}${lines(compileRules(policy, 'ingress'))}
     ${defaultFor(policy, 'ingress') === 'allow' ? 'accept' : 'drop'}
   }
   chain passing {
-    type filter hook forward priority filter; policy drop;
+    type filter hook ${position.passing} priority filter; policy drop;
   }
 }
 `;

@@ -37,7 +37,7 @@ export class MachineSurroundings {
     return [...new Set(hosts)].toSorted().concat(neighbours.toSorted()).join(' ');
   }
 
-  of({ gateways, links }: LinkedNamespace): Surroundings {
+  of({ gateways, links }: Pick<LinkedNamespace, 'gateways' | 'links'>): Surroundings {
     const { hosts, neighbours } = this.addresses();
     const known = new CidrSet(neighbours);
     return {

@@ -8,8 +8,10 @@ export interface NetworkNamespace {
 export interface LinkedNamespace extends NetworkNamespace {
   /** The addresses of the machine on that network. */
   gateways: string[];
-  /** Its own addresses with the length of their networks. */
+  /** Its own addresses with the length of their networks, or those behind it. */
   links: string[];
+  /** The sandbox is behind it. Default: the programs of the sandbox are in it. */
+  forwards?: boolean;
 }
 
 /** The namespace of the gateway. */

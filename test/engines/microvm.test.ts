@@ -275,7 +275,12 @@ describeMicrovm('the microvm runtime', () => {
     const full = fullRequest('refused', 'none') as any;
     const bind = { type: 'bind', host: 'x', guest: '/x' };
     const refused: [field: string, part: Record<string, unknown>][] = [
-      ['network.enabled', { network: undefined }],
+      [
+        'network.ports',
+        { network: { ports: [{ guest_port: 80, host_port: 8080, host_bind: '127.0.0.1' }] } },
+      ],
+      ['network.tls.enabled', { network: { tls: { enabled: true } } }],
+      ['network.interface.ipv4_address', { network: { interface: { ipv4_address: '10.200.0.9' } } }],
       ['resources.vcpus', { resources: { vcpus: 10_000 } }],
       ['resources.memory_mib', { resources: { memory_mib: 5 } }],
       ['init', { init: { cmd: 'auto' } }],

@@ -68,6 +68,7 @@ export function superviseAgain(
   const changes = openSync(join(directory, 'changes'), 'a');
   try {
     const { ended } = startSupervisor({
+      namespace: undefined,
       runDirectory: places.run,
       user: USER,
       alsoGroup: undefined,

@@ -18,6 +18,8 @@ import { ownArchitecture } from './images/own-architecture.js';
 import { VmImages } from './images/vm-images.js';
 import { readIdentity } from './identity.js';
 import { requireKvm, requireMonitor, versionOf } from './machine.js';
+import { parsePool } from './network/address-pool.js';
+import { VmNetworks } from './network/vm-networks.js';
 import type { MICROVM_OPTIONS } from './options.js';
 import { DIRECTORY, placesOf, sandboxesDirectory } from './places.js';
 import { engineBootFiles } from './prepare-boot.js';
@@ -61,6 +63,19 @@ export async function connectMicrovm(
   const groups = ControlGroups.open(createHash('sha256').update(instanceId).digest('hex').slice(0, 16), {
     isEmulated,
   });
+  if (options.microvmAddresses !== undefined && !parsePool(options.microvmAddresses))
+    throw new ExplainedError(
+      `--microvm-addresses ${options.microvmAddresses} is no subnet: take the first address of one, such as 10.200.0.0/20`,
+    );
+  const networks = await VmNetworks.open({
+    instanceId,
+    directory,
+    subnet: options.microvmAddresses,
+    resolvers: options.microvmResolvers,
+    openableGroups: options.microvmAllow,
+    bandwidthMbits: surroundings.bandwidthMbits ?? 0,
+    services: surroundings.gateway,
+  });
   const sharedCpuMillis = surroundings.sharedCpuMillis ?? SHARED_CPU_MILLIS.default;
   const total = Math.max(availableParallelism() * STARTS_PER_CPU, FEWEST_STARTS);
   const how = isEmulated
@@ -84,6 +99,7 @@ export async function connectMicrovm(
       users: new MonitorUsers(instanceId),
       groups,
       changes: new Changes(directory),
+      networks,
       places: new SlotQueue({ total, each: total - 1, maxWaitMs: LONGEST_WAIT_MS }),
     },
     engineId: engineIdIn(directory),
@@ -96,7 +112,7 @@ export async function connectMicrovm(
       sharedCpuMillis,
     },
     warnings: isEmulated ? [EMULATION] : undefined,
-    description: `microvm: virtual machines of QEMU ${version} ${how}, network: none${unlimited}`,
+    description: `microvm: virtual machines of QEMU ${version} ${how}, network: ${networks.description}${unlimited}`,
   });
 }
 

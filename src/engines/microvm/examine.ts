@@ -9,6 +9,7 @@ import { findKernel } from './boot/kernel.js';
 import { readModules } from './boot/modules.js';
 import { ControlGroups } from './control-groups.js';
 import { findProgram, KVM_DEVICE, monitorName, requireKvm, versionOf } from './machine.js';
+import { explainNoNetwork } from './network/network-probe.js';
 import type { MICROVM_OPTIONS } from './options.js';
 import { DIRECTORY, sandboxesDirectory } from './places.js';
 
@@ -32,7 +33,7 @@ export async function examineMicrovm(
     options.microvmEmulation ? EMULATED : examineKvm(),
   ].map(lacking);
   return {
-    findings: [...findings, examineGroups()],
+    findings: [...findings, examineGroups(), await examineNetwork()],
     diskPath: sandboxesDirectory(join(dataDir, DIRECTORY)),
   };
 }
@@ -103,6 +104,18 @@ function examineKvm(): Finding {
     const [found, remedy] = error.message.split(/: (.*)/s, 2);
     return { check, state: 'missing', found: found!, remedy: remedy! };
   }
+}
+
+async function examineNetwork(): Promise<Finding> {
+  const check = 'network';
+  const reason = await explainNoNetwork();
+  if (reason === undefined) return { check, state: 'ok', found: 'sandboxes have filtered networks' };
+  return {
+    check,
+    state: 'missing',
+    found: `sandboxes have no network, because ${reason}`,
+    remedy: 'docs/microvm.md has what a network needs',
+  };
 }
 
 function examineGroups(): Finding {

@@ -28,6 +28,8 @@ const RunFile = Type.Object({
   user: Type.Integer(),
   /** Commands run in it. */
   workdir: Type.String(),
+  /** The name of its link on the machine. Absent: it has no network. */
+  link: Type.Optional(Type.String()),
 });
 export type RunFile = Static<typeof RunFile>;
 

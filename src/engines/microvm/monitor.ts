@@ -19,6 +19,8 @@ export interface VirtualMachine {
   kernel: number;
   initramfs: number;
   commandLine: string;
+  /** The address of its interface. Undefined: it has none. */
+  mac: string | undefined;
   /** The number of descriptors that the service opened for it. */
   files: number;
 }
@@ -86,6 +88,7 @@ export function monitorArguments(machine: VirtualMachine): string[] {
     'rng-random,id=entropy,filename=/dev/urandom',
     '-device',
     'virtio-rng-device,rng=entropy',
+    ...networkArguments(machine),
     ...machine.disks.flatMap(diskArguments),
   ];
 }
@@ -96,6 +99,17 @@ const MACHINE = 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-seria
 function processorArguments({ isEmulated }: VirtualMachine): string[] {
   if (!isEmulated) return ['-accel', 'kvm', '-cpu', 'host'];
   return ['-accel', `tcg,tb-size=${TRANSLATION_MIB}`, '-cpu', 'qemu64'];
+}
+
+/** The tap is open. The parser of its queues is in the monitor (`vhost=off`), and not in the kernel of the machine. */
+function networkArguments({ mac }: VirtualMachine): string[] {
+  if (mac === undefined) return [];
+  return [
+    '-netdev',
+    `tap,id=network,fd=${DESCRIPTOR.tap},vhost=off`,
+    '-device',
+    `virtio-net-device,netdev=network,mac=${mac}`,
+  ];
 }
 
 function diskArguments({ serial, descriptor, format, isReadonly }: Disk): string[] {

@@ -1,8 +1,12 @@
 import type { Options } from '../../options/option.js';
-import { integer, onOff, path } from '../../options/types.js';
+import { integer, list, onOff, path, text } from '../../options/types.js';
+import { isUsable } from '../../machine-network/resolvers.js';
+import { GUARDED_GROUPS } from '../../network-policy/guarded-groups.js';
 
 /** A monitor needs about 60 MiB with KVM. An emulated processor keeps the code that it has translated. */
 export const OVERHEAD_MIB = 256;
+
+const SUBNET = /^\d{1,3}(?:\.\d{1,3}){3}\/(?:[89]|1\d|2\d)$/;
 
 export const MICROVM_OPTIONS = {
   microvmKernel: {
@@ -14,6 +18,25 @@ export const MICROVM_OPTIONS = {
     type: integer('a number of MiB', 32, 65_536),
     description: 'memory of a monitor beside that of its virtual machine; one that uses more is killed',
     default: OVERHEAD_MIB,
+  },
+  microvmAddresses: {
+    type: text('<subnet>', 'an IPv4 subnet with room for sandboxes, such as 10.200.0.0/20', SUBNET),
+    description: 'addresses of virtual machines, which no other network of this machine has',
+    unset: 'a /20 of 10.192.0.0/10 without a route',
+  },
+  microvmResolvers: {
+    type: list('<addresses>', 'IPv4 addresses separated by commas, none of them a loopback', (address) =>
+      isUsable(address) ? address : undefined,
+    ),
+    description: 'resolvers that virtual machines ask, from their next start on',
+    unset: 'those of the machine that have IPv4',
+  },
+  microvmAllow: {
+    type: list('<groups>', `${GUARDED_GROUPS.join(', ')}, or both separated by a comma`, (word) =>
+      GUARDED_GROUPS.find((known) => known === word),
+    ),
+    description: `surroundings of the machine that network policies of virtual machines may open: ${GUARDED_GROUPS.join(', ')}, or both`,
+    default: [],
   },
   microvmEmulation: {
     type: onOff,

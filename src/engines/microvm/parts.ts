@@ -4,6 +4,7 @@ import type { BootFiles } from './boot/boot-files.js';
 import type { Changes } from './changes.js';
 import type { ControlGroups } from './control-groups.js';
 import type { VmImages } from './images/vm-images.js';
+import type { VmNetworks } from './network/vm-networks.js';
 import type { MonitorUsers } from './users.js';
 
 /** The parts of the engine that a start works with. */
@@ -28,6 +29,7 @@ export interface MicrovmParts {
   /** Undefined: this process may not write control groups. */
   groups: ControlGroups | undefined;
   changes: Changes;
+  networks: VmNetworks;
   /** A start takes processor time of the machine, above all where processors are emulated. */
   places: SlotQueue;
 }

@@ -4,10 +4,12 @@ import { join } from 'node:path';
 import { StartRefusedError, type Run } from '../../engine/runtime.js';
 import { newId } from '../../lib/uuid.js';
 import { bootFiles, type BootFiles } from './boot/boot-files.js';
-import { writeBootConfiguration } from './boot/configuration.js';
+import { writeBootConfiguration, type BootConfiguration } from './boot/configuration.js';
 import { kernelOptions } from './boot/kernel-options.js';
 import { runConfiguration } from './boot/run-configuration.js';
 import type { Identity } from './identity.js';
+import { RESOLVER_FILES, resolverFileContent } from '../../machine-network/resolver-files.js';
+import type { GuestInterface } from './network/vm-networks.js';
 import type { MicrovmParts } from './parts.js';
 
 /** In memory: the configuration has the secrets of the sandbox. */
@@ -29,12 +31,17 @@ export async function engineBootFiles(directory: string, kernel: string | undefi
 export async function prepareBoot(
   { boot, isEmulated }: Pick<MicrovmParts, 'boot' | 'isEmulated'>,
   run: Run,
-  { image }: Identity,
+  { identity, network }: { identity: Identity; network: GuestInterface | undefined },
 ): Promise<Boot> {
   const { kernel, initramfs, modules } = boot;
   const file = join(MEMORY, `sandkeep-${newId()}`);
   try {
-    const configuration = runConfiguration(run, { image, modules, network: null, files: [] });
+    const configuration = runConfiguration(run, {
+      image: identity.image,
+      modules,
+      network: network ?? null,
+      files: resolverFiles(run, network),
+    });
     await writeBootConfiguration(file, configuration);
     return {
       configuration: openSync(file, 'r'),
@@ -48,4 +55,21 @@ export async function prepareBoot(
   } finally {
     await rm(file, { force: true });
   }
+}
+
+function resolverFiles(
+  { sandboxId, spec }: Run,
+  network: GuestInterface | undefined,
+): BootConfiguration['files'] {
+  const { address, resolvers = [] } = network ?? {};
+  const config = {
+    hostname: spec.hostname ?? sandboxId,
+    addresses: address === undefined ? [] : [address],
+    resolvers,
+  };
+  return RESOLVER_FILES.map((path) => ({
+    path,
+    mode: 0o644,
+    content: Buffer.from(resolverFileContent(path, config)),
+  }));
 }

@@ -15,7 +15,8 @@ import type { MicrovmParts } from './parts.js';
 import { placesOf, sandboxesDirectory } from './places.js';
 import { isAlive, isRunning, useOf } from './processes.js';
 import { VmStarts } from './starts.js';
-import { askUse, requestStop } from './supervisor.js';
+import type { RunningNetwork } from './network/vm-networks.js';
+import { askUse, DESCRIPTOR, requestStop } from './supervisor.js';
 
 /** After this time the output is read again, also where the kernel tells nothing of it. */
 const LOOK_MS = 1_000;
@@ -46,7 +47,7 @@ export class MicrovmRuntime implements Runtime {
   readonly bounds: Runtime['bounds'];
   readonly description: string;
   readonly warnings: readonly string[] | undefined;
-  readonly capabilities: ReadonlySet<Capability> = new Set(CAPABILITIES);
+  readonly capabilities: ReadonlySet<Capability>;
   /** An agent is a process of the sandbox, and costs nothing of an engine. */
   readonly opensGuestsEarly = true;
 
@@ -66,9 +67,11 @@ export class MicrovmRuntime implements Runtime {
     this.description = description;
     this.warnings = warnings;
     this.starts = new VmStarts(parts);
+    this.capabilities = new Set([...CAPABILITIES, ...parts.networks.capabilities]);
   }
 
-  async takeOver(): Promise<void> {
+  async takeOver(term: { readonly valid: boolean }): Promise<void> {
+    this.parts.networks.takeOver(term);
     this.running = new Map();
     await rm(this.removedDirectory, { recursive: true, force: true });
     await this.parts.images.removeLeftovers();
@@ -92,6 +95,7 @@ export class MicrovmRuntime implements Runtime {
       if (performance.now() > limit) throw new Error(`the monitor of the sandbox ${sandboxId} does not end`);
       await sleep(SETTLE_MS);
     }
+    await this.parts.networks.finish(sandboxId);
     this.parts.users.release(sandboxId);
     this.parts.changes.announce();
   }
@@ -113,6 +117,7 @@ export class MicrovmRuntime implements Runtime {
   }
 
   async list(): Promise<Holding[]> {
+    const listedAt = performance.now();
     const held = await heldSandboxes(this.parts.directory);
     const running = held.filter((sandbox) => sandbox.isAlive);
     this.running = new Map(running.map((sandbox) => [sandbox.identity.sandboxId, sandbox]));
@@ -120,6 +125,7 @@ export class MicrovmRuntime implements Runtime {
       new Map(running.flatMap(({ identity, run }) => (run ? [[identity.sandboxId, run.user] as const] : []))),
     );
     this.guests.keep(new Set(running.flatMap(({ run }) => run?.runId ?? [])));
+    await this.parts.networks.note(running.flatMap(networkOf), listedAt);
     return Promise.all(held.map(async (sandbox) => this.holding(sandbox)));
   }
 
@@ -190,10 +196,14 @@ export class MicrovmRuntime implements Runtime {
     }
   }
 
+  async leave(): Promise<void> {
+    await this.parts.networks.leave();
+  }
+
   async close(): Promise<void> {
     this.guests.close();
     this.parts.changes.close();
-    return Promise.resolve();
+    await this.parts.networks.close();
   }
 
   private get removedDirectory(): string {
@@ -224,8 +234,17 @@ export class MicrovmRuntime implements Runtime {
       ...(guest ? { processes: guest.processes } : {}),
       ...(guest && this.parts.isEmulated ? { cpuMicros: guest.cpuMicros } : {}),
       ...(diskBytes === undefined ? {} : { diskBytes }),
+      ...this.parts.networks.traffic(sandboxId),
     };
   }
+}
+
+/** The supervisor keeps the namespace open. */
+function networkOf({ identity, run, record }: HeldSandbox): RunningNetwork[] {
+  const { orgId, sandboxId } = identity;
+  if (run?.link === undefined || !record) return [];
+  const path = `/proc/${record.supervisor.pid}/fd/${DESCRIPTOR.namespace}`;
+  return [{ orgId, sandboxId, link: run.link, path }];
 }
 
 const KILLED = 137;

@@ -41,6 +41,7 @@ export class VmStarts {
       const { ended } = await this.launch(run, identity, places);
       await this.untilReady(places, signal, ended);
     } finally {
+      this.parts.networks.settle(run.sandboxId);
       release();
     }
   }
@@ -76,9 +77,10 @@ export class VmStarts {
       }) ?? [];
     const user = parts.users.take(sandboxId);
     const workdir = spec.workdir ?? (identity.image.workdir || '/');
-    const file: RunFile = { runId: run.runId, user, workdir };
+    const network = await parts.networks.make(run);
+    const file: RunFile = { runId: run.runId, user, workdir, ...(network ? { link: network.link } : {}) };
     await writeFileAtomically(places.runFile, JSON.stringify(file), { replace: true });
-    const boot = await prepareBoot(parts, run, identity);
+    const boot = await prepareBoot(parts, run, { identity, network: network?.guest });
     const opened: number[] = [];
     const images: FileHandle[] = [];
     const descriptorOf = (fd: number) => {
@@ -122,6 +124,7 @@ export class VmStarts {
         alsoGroup: parts.kvmGroup,
         joined,
         changes: parts.changes.descriptor,
+        namespace: network?.namespace,
         files: opened,
         monitor: monitorArguments({
           program: parts.monitor,
@@ -132,6 +135,7 @@ export class VmStarts {
           kernel: kernel!,
           initramfs: initramfs!,
           commandLine: boot.commandLine,
+          mac: network?.guest.mac,
           files: opened.length,
         }),
       });

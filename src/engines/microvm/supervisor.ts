@@ -6,6 +6,8 @@ import { arch } from 'node:os';
 import { join } from 'node:path';
 import { BUILDS } from '../../guest/programs.js';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
+import { TAP_PROGRAM } from './network/network-probe.js';
+import { TAP } from './network/sandbox-namespace.js';
 
 /** Descriptors of a supervisor that its monitor does not get, and the first one of the monitor. */
 export const DESCRIPTOR = { changes: 3, namespace: 4, tap: 5, first: 6 };
@@ -22,6 +24,8 @@ export interface SupervisorOptions {
   /** The `cgroup.procs` of its control groups. */
   joined: readonly string[];
   changes: number;
+  /** The network namespace of the virtual machine, which has a tap. Undefined: it has no network. */
+  namespace: number | undefined;
   /** Default: 10 MiB. */
   outputFileBytes?: number;
   /** Those of the monitor, from `DESCRIPTOR.first` on. */
@@ -31,17 +35,19 @@ export interface SupervisorOptions {
 
 /** Starts a supervisor, which outlives this process. `ended` resolves when it has ended. */
 export function startSupervisor(options: SupervisorOptions): { ended: Promise<void> } {
-  const { runDirectory, user, alsoGroup, joined, changes, files, monitor } = options;
+  const { runDirectory, user, alsoGroup, joined, changes, namespace, files, monitor } = options;
   const { outputFileBytes = OUTPUT_FILE_BYTES } = options;
   const complaints = openSync(join(runDirectory, 'complaints'), 'a', 0o600);
   try {
+    const [program, ...first] = commandOf(namespace);
     const child = spawn(
-      programOf(),
+      program,
       [
+        ...first,
         `--user=${user}`,
         ...(alsoGroup === undefined ? [] : [`--also-group=${alsoGroup}`]),
         `--changes=${DESCRIPTOR.changes}`,
-        `--kept=${DESCRIPTOR.namespace}`,
+        ...(namespace === undefined ? [] : [`--kept=${DESCRIPTOR.namespace}`]),
         `--inherited=${DESCRIPTOR.first + files.length}`,
         `--log-limit=${outputFileBytes}`,
         ...joined.map((file) => `--join=${file}`),
@@ -52,7 +58,7 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
         cwd: runDirectory,
         detached: true,
         env: {},
-        stdio: ['ignore', complaints, complaints, changes, 'ignore', 'ignore', ...files],
+        stdio: ['ignore', complaints, complaints, changes, namespace ?? 'ignore', 'ignore', ...files],
       },
     );
     child.unref();
@@ -64,6 +70,12 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
   } finally {
     closeSync(complaints);
   }
+}
+
+/** Another program opens the tap, and becomes the supervisor. */
+function commandOf(namespace: number | undefined): [string, ...string[]] {
+  if (namespace === undefined) return [programOf()];
+  return [TAP_PROGRAM, `${DESCRIPTOR.namespace}`, `${DESCRIPTOR.tap}`, TAP, programOf()];
 }
 
 function programOf(): string {

@@ -5,6 +5,7 @@ import { rulesFor } from '../../network-policy/order.js';
 import type { NetworkPolicy, Rule } from '../../network-policy/schema.js';
 import { DNS_PORT, trafficOf } from '../../network-policy/traffic.js';
 import type { GatedNetwork } from '../../spec/run-spec.js';
+import type { Position } from '../position.js';
 import { domainSet, GATED_MARK, INNER_LINK, MOST_ELEMENTS } from './kernel-names.js';
 
 /** The packets of TLS over UDP. A shared address would open its neighbours. */
@@ -50,7 +51,7 @@ export class GatedRules {
     );
   }
 
-  chains(): string {
+  chains({ toGateway: { route, translate } }: Position): string {
     const quic = this.gated.tls.blockQuic
       ? `    meta l4proto udp th dport { ${this.intercepted.join(', ')} } jump refuse\n`
       : '';
@@ -62,21 +63,21 @@ export class GatedRules {
 ${quic}    accept
   }
 `;
-    // The route is chosen again by the mark, for each packet of the connection. The kernel deletes the route with the
-    // link, and then looks in the usual table, which leads to the bridge: so the output link is checked after it.
+    // The route is chosen by the mark, for each packet of the connection. The kernel deletes the route with the link,
+    // and then looks in the usual table, which leads to the machine: so the output link is checked after it.
     return `${admit}  chain routing {
-    type route hook output priority mangle + 1; policy accept;
-    oifname "lo" accept
+    ${route[0]}; policy accept;
+    ${route[1]} accept
     ct mark ${GATED_MARK} meta mark set ct mark
   }
   chain held {
     type filter hook postrouting priority mangle; policy accept;
-    ct mark ${GATED_MARK} oifname != "${INNER_LINK}" drop
+    ct direction original ct mark ${GATED_MARK} oifname != "${INNER_LINK}" drop
     ip daddr ${GATEWAY_ADDRESS} oifname != "${INNER_LINK}" drop
   }
   chain foreign_names {
-    type nat hook output priority -100; policy accept;
-    oifname "lo" accept
+    ${translate[0]}; policy accept;
+    ${translate[1]} accept
     ip daddr != ${GATEWAY_ADDRESS} meta l4proto { tcp, udp } th dport ${DNS_PORT} dnat ip to ${GATEWAY_ADDRESS}:${PORTS.foreignDns}
   }
 `;

@@ -55,7 +55,12 @@ export class GatedSandbox {
     const { sandboxId, spec } = this.run;
     const mtu = spec.networkInterface?.mtu ?? undefined;
     await this.network.enter(async (namespace) =>
-      makeLink(namespace, gateway.descriptor, { sandboxId, address: this.address, mtu }),
+      makeLink(namespace, gateway.descriptor, {
+        sandboxId,
+        address: this.address,
+        mtu,
+        forwards: this.network.forwards ?? false,
+      }),
     );
     this.linkedTo = gateway.key;
   }

@@ -18,6 +18,8 @@ interface Link {
   /** The IPv4 address of the sandbox on the bridge. */
   address: string;
   mtu: number | undefined;
+  /** The address is behind the namespace. Default: it is an address of the namespace. */
+  forwards?: boolean;
 }
 
 /**
@@ -27,7 +29,7 @@ interface Link {
 export async function makeLink(
   sandbox: number,
   gateway: number,
-  { sandboxId, address, mtu }: Link,
+  { sandboxId, address, mtu, forwards = false }: Link,
 ): Promise<void> {
   const outer = outerLink(sandboxId);
   const size = mtu === undefined ? '' : ` mtu ${mtu}`;
@@ -38,7 +40,7 @@ export async function makeLink(
   const commands = [
     `link add ${INNER_LINK}${size} type veth peer name ${outer}${size} netns /proc/self/fd/4`,
     `link set ${INNER_LINK} up`,
-    `route add ${GATEWAY_ADDRESS} dev ${INNER_LINK} scope link src ${address}`,
+    `route add ${GATEWAY_ADDRESS} dev ${INNER_LINK} scope link${forwards ? '' : ` src ${address}`}`,
     `route add default via ${GATEWAY_ADDRESS} dev ${INNER_LINK} onlink table ${GATED_TABLE}`,
     `rule add fwmark ${GATED_MARK} lookup ${GATED_TABLE}`,
   ].join('\n');
@@ -50,6 +52,11 @@ export async function makeLink(
   // Packets of the whole world arrive on it, and the way back to them is another. Where the machine checks that, even
   // loosely, the kernel drops them. The stricter of the two settings counts, and the bridge keeps its own.
   await writeSettings(sandbox, [`net/ipv4/conf/${INNER_LINK}/rp_filter`, 'net/ipv4/conf/all/rp_filter'], '0');
+  if (forwards) {
+    // The namespace answers for the address, at once.
+    await writeSettings(sandbox, [`net/ipv4/conf/${INNER_LINK}/proxy_arp`], '1');
+    await writeSettings(sandbox, [`net/ipv4/neigh/${INNER_LINK}/proxy_delay`], '0');
+  }
   // Not `add`: the link of an ended sandbox with this address may still be there, with its route.
   await ipIn(gateway, `link set ${outer} up\nroute replace ${address}/32 dev ${outer}`);
   await applyRules(gateway, knownSandbox('add', outer, address));

@@ -2,6 +2,7 @@ import { parseJson } from '../../lib/json.js';
 import { GATED_MARK } from '../gateway/kernel-names.js';
 import { GATEWAY_ADDRESS } from '../../gateway/protocol.js';
 import type { Carrier } from '../../network-policy/traffic.js';
+import { AROUND_PROGRAMS, type Position } from '../position.js';
 
 export const RECORD_TABLE = 'sandkeep_record';
 /** Destinations that are told apart at once. An entry that is not used for its time-out leaves. */
@@ -17,7 +18,11 @@ const FAMILIES = [
  * `leaving` of the policy refuses pass `trying`, which is before it, and no later chain. Replies to connections from
  * outside have the direction `reply`, so their ports are no destinations. The gateway reports its connections itself.
  */
-export function recordTable(): string {
+export function recordTable({ counted }: Position = AROUND_PROGRAMS): string {
+  const head = (name: keyof Position['counted']) => {
+    const [hook, other] = counted[name];
+    return `    type filter hook ${hook}; policy accept;\n    ${other} return`;
+  };
   const sets = ['tried', 'opened', 'gated', 'sent', 'received'].flatMap((name) =>
     FAMILIES.map(
       ({ digit, type }) =>
@@ -34,15 +39,13 @@ table inet ${RECORD_TABLE} {
 ${sets.join('\n')}
   counter more { }
   chain trying {
-    type filter hook output priority mangle - 5; policy accept;
-    oifname "lo" return
+${head('trying')}
     ip daddr ${GATEWAY_ADDRESS} return
     ct direction reply return
 ${count('tried', 'd', 'ct state new')}
   }
   chain sending {
-    type filter hook output priority filter; policy accept;
-    oifname "lo" return
+${head('sending')}
     ip daddr ${GATEWAY_ADDRESS} return
     ct direction reply return
 ${count('gated', 'd', `ct mark ${GATED_MARK} ct state new`)}
@@ -52,8 +55,7 @@ ${count('sent', 'd', '', 'accept')}
     meta l4proto { tcp, udp } counter name more
   }
   chain receiving {
-    type filter hook input priority filter + 5; policy accept;
-    iifname "lo" return
+${head('receiving')}
     ip saddr ${GATEWAY_ADDRESS} return
     ct direction original return
     ct mark ${GATED_MARK} return

@@ -51,12 +51,22 @@ export function onMicrovm(
   };
 }
 
+/** The options of the engine, with the kernel of tests. */
+export const EMULATED = {
+  microvmKernel: kernel,
+  microvmOverheadMib: OVERHEAD_MIB,
+  microvmAddresses: undefined,
+  microvmResolvers: undefined,
+  microvmAllow: [],
+  microvmEmulation: true,
+};
+
 async function connectEmulated(
   dataDir: string,
   surroundings: Partial<Surroundings> = {},
 ): Promise<MicrovmRuntime> {
   return connectMicrovm(
-    { microvmKernel: kernel, microvmOverheadMib: OVERHEAD_MIB, microvmEmulation: true },
+    EMULATED,
     {
       instanceId: 'test',
       dataDir,

@@ -1,0 +1,328 @@
+import { openSync, readFileSync } from 'node:fs';
+import type { GatewayServices } from '../../../engine/definition.js';
+import { StartRefusedError, type Run } from '../../../engine/runtime.js';
+import { GATEWAY_ADDRESS } from '../../../gateway/protocol.js';
+import { startLoop, type Loop } from '../../../lib/loop.js';
+import { AddressUpdates } from '../../../machine-network/address-updates.js';
+import { changedAddresses, compilePolicy } from '../../../machine-network/compile-policy.js';
+import { GatedRules } from '../../../machine-network/gateway/gated-rules.js';
+import { isGated } from '../../../machine-network/gateway/gated-sandbox.js';
+import { explainNoGateway } from '../../../machine-network/gateway/gateway-probe.js';
+import { MachineSurroundings } from '../../../machine-network/machine-surroundings.js';
+import { applyRules } from '../../../machine-network/nftables.js';
+import { behindLink } from '../../../machine-network/position.js';
+import { canRecord } from '../../../machine-network/record/read-counters.js';
+import { recordTable } from '../../../machine-network/record/record-table.js';
+import { TrafficRecorder } from '../../../machine-network/record/recorder.js';
+import { hasDomainRules } from '../../../network-policy/domains.js';
+import { Evaluator, type Surroundings } from '../../../network-policy/evaluate.js';
+import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
+import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
+import type { Capability } from '../../../spec/capabilities.js';
+import { parsePool, type AddressPool } from './address-pool.js';
+import { chooseSubnet } from './chosen-subnet.js';
+import type { HeldNamespace } from './held-namespace.js';
+import { applyHostRules, hostRulesOf, inHost, type HostRules } from './host-rules.js';
+import { LinkPlacement } from './link-placement.js';
+import { explainNoNetwork } from './network-probe.js';
+import { removeMachineNetwork } from './machine-network.js';
+import { guestHardwareAddress, makeNamespace, TAP } from './sandbox-namespace.js';
+import { VmGateway } from './vm-gateway.js';
+
+const FILTERS = [
+  'network',
+  'network_policy',
+  'network_icmp',
+  'network_port_ranges',
+  'network_private',
+  'connection_limit',
+  'network_mac',
+  'network_mtu',
+] as const;
+const GATED = ['network_domains', 'network_dns'] as const;
+const DEFAULT_MTU = 1_500;
+/** Other programs replace rules of the machine, and addresses come and go. */
+const CHECK_MS = 5_000;
+
+export interface VmNetworkOptions {
+  instanceId: string;
+  /** The directory of the engine. It has the choice of the addresses. */
+  directory: string;
+  /** The addresses that the operator chose. Undefined: the engine chooses some. */
+  subnet: string | undefined;
+  resolvers: readonly string[] | undefined;
+  openableGroups: readonly GuardedGroup[];
+  bandwidthMbits: number;
+  services: GatewayServices | undefined;
+}
+
+/** The interface of a virtual machine, as its kernel sees it. */
+export interface GuestInterface {
+  mac: string;
+  address: string;
+  gateway: string;
+  mtu: number;
+  resolvers: string[];
+}
+
+export interface VmNetwork {
+  /** An open descriptor, for the process that keeps the namespace until the virtual machine has ended. */
+  namespace: number;
+  /** The name of its link on the machine, for `note`. */
+  link: string;
+  guest: GuestInterface;
+}
+
+/** A virtual machine that runs. */
+export interface RunningNetwork {
+  orgId: string;
+  sandboxId: string;
+  /** As `make` returned it. */
+  link: string;
+  /** The path of its namespace, among the files of the process that keeps it. */
+  path: string;
+}
+
+interface Held {
+  orgId: string;
+  namespace: HeldNamespace;
+  /** The end of its start, by `performance.now()`. Infinity: no list of the engine has to have it. */
+  since: number;
+}
+
+/** Gives each virtual machine a network namespace with rules. See docs/decisions/0056. */
+export class VmNetworks {
+  private readonly held = new Map<string, Held>();
+  private readonly rules: HostRules;
+  private readonly surroundings: MachineSurroundings;
+  private readonly updates: AddressUpdates;
+  private readonly placement: LinkPlacement | undefined;
+  private readonly recorder: TrafficRecorder | undefined;
+  private readonly gateway: VmGateway | undefined;
+  private noteKnown: () => void = () => undefined;
+  /** Resolves when the sandboxes of earlier processes are known. */
+  private readonly known = new Promise<void>((resolve) => (this.noteKnown = resolve));
+  private loop: Loop | undefined;
+
+  private constructor(
+    private readonly options: VmNetworkOptions,
+    private readonly pool: AddressPool | undefined,
+    readonly unavailable: string | undefined,
+    { isRecorded, isGated: hasGateway }: { isRecorded: boolean; isGated: boolean },
+  ) {
+    const { services } = options;
+    this.rules = hostRulesOf(options.instanceId);
+    const surroundings = { subnets: pool ? [pool.subnet] : [], gateways: pool ? [pool.machine] : [] };
+    this.surroundings = new MachineSurroundings(options, { surroundings });
+    if (pool) this.placement = new LinkPlacement(pool, this.rules.links);
+    this.updates = new AddressUpdates({
+      update: async (sandboxId) => this.updateAddresses(sandboxId),
+      inGateway: async () => this.gateway?.supervisor.changeAddresses(),
+      isClaimed: () => false,
+    });
+    const engine = {
+      list: async () => [...this.held.keys()],
+      find: async (sandboxId: string) => this.held.get(sandboxId)?.namespace,
+    };
+    if (!services || !this.placement) return;
+    if (isRecorded) this.recorder = new TrafficRecorder(engine, services);
+    if (!hasGateway) return;
+    this.gateway = new VmGateway({
+      ...options,
+      services,
+      surroundings: this.surroundings,
+      placement: this.placement,
+      held: async () => {
+        await this.known;
+        return [...this.held].map(([sandboxId, { orgId, namespace }]) => ({ orgId, sandboxId, namespace }));
+      },
+    });
+  }
+
+  static async open(options: VmNetworkOptions): Promise<VmNetworks> {
+    const { instanceId, directory, services } = options;
+    const subnet = options.subnet ?? chooseSubnet(instanceId, directory);
+    const pool = subnet === undefined ? undefined : parsePool(subnet);
+    const noPool =
+      pool === undefined
+        ? 'no addresses are free in 10.192.0.0/10: choose some with --microvm-addresses'
+        : undefined;
+    const unavailable = (await explainNoNetwork()) ?? noPool;
+    const hasServices = services !== undefined && unavailable === undefined;
+    return new VmNetworks(options, pool, unavailable, {
+      isRecorded: hasServices && (await canRecord()),
+      isGated: hasServices && (await explainNoGateway()) === undefined,
+    });
+  }
+
+  get capabilities(): Capability[] {
+    if (this.unavailable !== undefined) return [];
+    return [
+      ...FILTERS,
+      ...(this.gateway ? GATED : []),
+      ...(this.options.subnet === undefined ? [] : (['network_address'] as const)),
+      ...(this.recorder ? (['network_record'] as const) : []),
+      ...this.options.openableGroups.map((group) => `network_${group}` as const),
+    ];
+  }
+
+  get description(): string {
+    if (this.unavailable !== undefined) return `NONE, because ${this.unavailable}`;
+    return `${this.pool!.subnet}, filtered for each sandbox${this.gateway ? '' : ', without a gateway'}`;
+  }
+
+  /** `term`: of the process that acts on the engine. */
+  takeOver(term: { readonly valid: boolean }): void {
+    if (this.unavailable !== undefined) return;
+    void this.loop?.stop();
+    this.recorder?.start(term);
+    this.gateway?.supervisor.start(term);
+    this.loop = startLoop(async () => (term.valid ? this.check() : undefined), {
+      intervalMs: CHECK_MS,
+      // The next start of a sandbox reports it.
+      onError: () => undefined,
+    });
+  }
+
+  /** Makes the network of a run before its virtual machine. Undefined: it has none. Throws StartRefusedError. */
+  async make(run: Run): Promise<VmNetwork | undefined> {
+    const { orgId, sandboxId, spec } = run;
+    await this.finish(sandboxId);
+    if (!spec.networkEnabled) return undefined;
+    if (this.unavailable !== undefined || !this.placement) {
+      // Without a policy, no network is the strictest answer.
+      if (spec.networkPolicy == null) return undefined;
+      throw new StartRefusedError(
+        'the sandbox cannot have its network on this machine; "sandkeep doctor" shows the operator the reason',
+        { cause: this.unavailable },
+      );
+    }
+    if (isGated(run) && !this.gateway)
+      throw new StartRefusedError(
+        'this machine has no gateway for rules by domain; "sandkeep doctor" shows the operator the reason',
+      );
+    await this.applyHost();
+    const addresses = this.surroundings.text();
+    const { mac, mtu, ipv4 } = spec.networkInterface ?? {};
+    const size = mtu ?? DEFAULT_MTU;
+    const isCounted = this.recorder !== undefined && (spec.networkRecord === true || isGated(run));
+    const surroundings = this.surroundings.of({ gateways: [], links: [] });
+    const namespace = await this.placement.place(
+      async (host, link) =>
+        makeNamespace(host, link, this.rulesOf(run, link.address, surroundings, isCounted)),
+      { mtu: size, wanted: ipv4 ?? undefined },
+    );
+    this.held.set(sandboxId, { orgId, namespace, since: Infinity });
+    this.updates.started(sandboxId, addresses);
+    const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
+    const evaluator = hasDomainRules(policy) ? undefined : new Evaluator(policy, surroundings);
+    this.recorder?.begin(sandboxId, namespace, isCounted ? { evaluator } : undefined);
+    if (isGated(run)) await this.gateway!.supervisor.add(run, namespace, this.surroundings.of(namespace));
+    const { descriptor, link, address } = namespace.place;
+    return {
+      namespace: descriptor,
+      link,
+      guest: {
+        mac: mac ?? guestHardwareAddress(address),
+        address,
+        gateway: this.pool!.gateway,
+        mtu: size,
+        resolvers: isGated(run) ? [GATEWAY_ADDRESS] : [...surroundings.resolvers],
+      },
+    };
+  }
+
+  /** The start is over. From now on the lists of the engine have the sandbox, or it has ended. */
+  settle(sandboxId: string): void {
+    const held = this.held.get(sandboxId);
+    if (held) held.since = performance.now();
+  }
+
+  /**
+   * Takes over the sandboxes that an earlier process started, and gives up those that have ended. `running`: all of a
+   * list of the engine, which was begun at `listedAt`, by `performance.now()`.
+   */
+  async note(running: readonly RunningNetwork[], listedAt: number): Promise<void> {
+    const ids = new Set(running.map(({ sandboxId }) => sandboxId));
+    for (const [sandboxId, { since }] of this.held)
+      if (since < listedAt && !ids.has(sandboxId)) await this.finish(sandboxId);
+    for (const { orgId, sandboxId, link, path } of running) {
+      if (this.held.has(sandboxId) || !this.placement) continue;
+      try {
+        const namespace = this.placement.adopt(openSync(path, 'r'), link);
+        if (namespace) this.held.set(sandboxId, { orgId, namespace, since: performance.now() });
+      } catch {
+        // It has ended meanwhile.
+      }
+    }
+    this.noteKnown();
+  }
+
+  /** The virtual machine has ended. */
+  async finish(sandboxId: string): Promise<void> {
+    const held = this.held.get(sandboxId);
+    if (!held) return;
+    this.gateway?.supervisor.forget(sandboxId);
+    await this.recorder?.finish(sandboxId);
+    held.namespace.close();
+    if (this.held.get(sandboxId) === held) this.held.delete(sandboxId);
+  }
+
+  /** Undefined: it does not run, or has no network. */
+  traffic(sandboxId: string): { receivedBytes: number; sentBytes: number } | undefined {
+    const link = this.held.get(sandboxId)?.namespace.place.link;
+    if (link === undefined) return undefined;
+    const read = (name: string) =>
+      Number(readFileSync(`/sys/class/net/${link}/statistics/${name}_bytes`, 'utf8'));
+    try {
+      // The machine sends what the sandbox receives.
+      return { receivedBytes: read('tx'), sentBytes: read('rx') };
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Ends the work of this process. Networks of virtual machines that run stay. */
+  async leave(): Promise<void> {
+    await this.loop?.stop();
+    await this.updates.close();
+    await this.recorder?.close();
+    await this.gateway?.close();
+  }
+
+  /** Removes the network of the machine when no virtual machine runs. */
+  async close(): Promise<void> {
+    await this.leave();
+    const { size } = this.held;
+    for (const { namespace } of this.held.values()) namespace.close();
+    this.held.clear();
+    // Another process may act on the engine, and this one knows of none.
+    if (size === 0 && this.loop !== undefined) await removeMachineNetwork(this.options);
+  }
+
+  private rulesOf({ spec }: Run, address: string, surroundings: Surroundings, isCounted: boolean): string {
+    const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
+    const position = behindLink(TAP, address);
+    const gated = spec.gated ? new GatedRules(policy, spec.gated, surroundings) : undefined;
+    const environment = { ...surroundings, bandwidthMbits: this.options.bandwidthMbits };
+    const rules = compilePolicy(policy, environment, { limits: spec.networkLimits, gated, position });
+    return isCounted ? rules + recordTable(position) : rules;
+  }
+
+  private async check(): Promise<void> {
+    if (this.held.size === 0) return;
+    await this.applyHost();
+    this.updates.note([...this.held.keys()], this.surroundings.text());
+  }
+
+  private async applyHost(): Promise<void> {
+    await inHost(async (host) => applyHostRules(host, this.rules, this.pool!.subnet));
+  }
+
+  private async updateAddresses(sandboxId: string): Promise<void> {
+    const namespace = this.held.get(sandboxId)?.namespace;
+    if (!namespace) return;
+    const script = changedAddresses(this.surroundings.of(namespace));
+    await namespace.enter(async (descriptor) => applyRules(descriptor, script));
+  }
+}
