@@ -65,16 +65,13 @@ async function connectEmulated(
   dataDir: string,
   surroundings: Partial<Surroundings> = {},
 ): Promise<MicrovmRuntime> {
-  return connectMicrovm(
-    EMULATED,
-    {
-      instanceId: 'test',
-      dataDir,
-      volumes: new VolumeStore(join(dataDir, 'volumes')),
-      defaultDiskMib: 256,
-      ...surroundings,
-    },
-  );
+  return connectMicrovm(EMULATED, {
+    instanceId: 'test',
+    dataDir,
+    volumes: new VolumeStore(join(dataDir, 'volumes')),
+    defaultDiskMib: 256,
+    ...surroundings,
+  });
 }
 
 /** Destroys the sandboxes of these organizations, and waits until the engine holds none. */
