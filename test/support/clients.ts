@@ -107,7 +107,7 @@ function invocationOf({ client, run, typed }: Row): Invocation {
     // The process exits inside main: threads of the SDK sometimes abort an interpreter that shuts down.
     const lines = [
       'import asyncio, os',
-      'from microsandbox import Sandbox, Volume',
+      'from microsandbox import Sandbox, Snapshot, Volume',
       'async def main():',
       '  try:',
       `    ${run}`,

@@ -1,0 +1,116 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Capture } from '../../../src/engine/runtime.js';
+import type { Client } from '../../support/client.js';
+import { until } from '../../support/polling.js';
+import { smallRequest } from '../../support/sandbox-requests.js';
+import { startForTest, startTestService, type TestService } from '../../support/service.js';
+import { ended } from '../../support/snapshots.js';
+
+const running = { start: true, wait_for: 'running' } as const;
+const ROUNDS = 5;
+
+let service: TestService;
+let client: Client;
+beforeAll(async () => {
+  service = await startTestService({ settings: { stopGraceMs: 0, volumePurgeAfterMs: 0 } });
+  client = await service.newOrg();
+});
+afterAll(() => service.close());
+
+async function start(owner: Client, name: string): Promise<string> {
+  const { body, text } = await owner.post('/v1/sandboxes', smallRequest(name), running);
+  expect(body.status, text).toBe('running');
+  return body.id;
+}
+
+const ask = async (owner: Client, sandbox_id: string, name: string, part: object = {}) =>
+  owner.post('/v1/snapshots', { kind: 'disk', sandbox_id, name, ...part });
+
+/** Nothing of a failed operation is charged, and the engine has only what is ready. */
+async function expectNothingLeft(on: TestService): Promise<void> {
+  const ready = await on.ctx.pool.query<{ id: string }>(
+    `select id from snapshots where status in ('ready', 'deleting') and removed_at is null order by id`,
+  );
+  const ids = ready.rows.map(({ id }) => id);
+  const held = async () =>
+    (await on.runtime.snapshots!.list()).map(({ snapshotId }) => snapshotId).toSorted();
+  await until(held, (found) => found.join() === ids.join(), 60_000);
+  const charged = await on.ctx.pool.query(
+    `select from accruals a join snapshots s on s.org_id = a.org_id and s.id = a.volume_id
+     where s.status <> 'ready' and a.to_at > now()`,
+  );
+  expect(charged.rows).toEqual([]);
+}
+
+test('of several creates with one name, one makes the snapshot', async () => {
+  const id = await start(client, 'named');
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const answers = await Promise.all([1, 2, 3].map(() => ask(client, id, `name-${round}`)));
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409]);
+    const made = answers.find(({ status }) => status === 200)!;
+    expect((await ended(client, made.body.id))['status']).toBe('succeeded');
+  }
+});
+
+test('of several replacements of a name, each that ends leaves one snapshot', async () => {
+  const id = await start(client, 'replaced');
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const answers = await Promise.all([1, 2].map(() => ask(client, id, 'replaced', { force: true })));
+    const made = answers.filter(({ status }) => status === 200);
+    expect(made.length).toBeGreaterThan(0);
+    for (const { body } of made) expect((await ended(client, body.id))['status']).toBe('succeeded');
+    const { body } = await client.get('/v1/snapshots/by-name/replaced');
+    expect(made.map((answer) => answer.body.id)).toContain(body.id);
+  }
+});
+
+test('a deletion beside a create, and a destroy beside a snapshot, leave an ended operation and nothing else', async () => {
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const id = await start(client, `ends-${round}`);
+    const { body } = await ask(client, id, `ends-${round}`);
+    const change =
+      round % 2 === 0 ? client.delete(`/v1/snapshots/${body.id}`) : client.delete(`/v1/sandboxes/${id}`);
+    const [answer, operation] = await Promise.all([change, ended(client, body.id)]);
+    expect(answer.status).toBe(200);
+    expect(['succeeded', 'failed']).toContain(operation['status']);
+    if (operation['status'] === 'failed') {
+      expect(['cancelled', 'sandbox_changed']).toContain(operation['error'].code);
+    }
+  }
+  await expectNothingLeft(service);
+});
+
+test.each(['before', 'after'] as const)(
+  'a worker that ends %s the engine has made a snapshot leaves the rest to its successor',
+  async (moment) => {
+    const none = new Promise<void>(() => undefined);
+    let captures = 0;
+    const onCapture = async (_: Capture) => {
+      captures += 1;
+      if (moment === 'before') await none;
+    };
+    const first = await startForTest({ simulated: { onCapture }, settings: { stopGraceMs: 0 } });
+    const owner = await first.newOrg();
+    const id = await start(owner, 'survives');
+    if (moment === 'after') {
+      // The record of its completion never comes.
+      const { snapshots } = first.runtime;
+      const made = snapshots!.capture.bind(snapshots);
+      snapshots!.capture = async (...call) => {
+        await made(...call);
+        return new Promise(() => undefined);
+      };
+    }
+    const { body } = await ask(owner, id, 'survives');
+    await until(
+      () => Promise.resolve(captures),
+      (count) => count === 1,
+    );
+    await first.stopWorker();
+    const second = await startForTest({ beside: first, sameEngine: true, settings: { stopGraceMs: 0 } });
+    expect((await ended(owner, body.id))['status']).toBe('succeeded');
+    const { rows } = await second.ctx.pool.query('select from accruals where volume_id = $1', [body.id]);
+    expect(rows.length).toBe(1);
+    await expectNothingLeft(second);
+  },
+);
