@@ -33,7 +33,9 @@ async function expectNothingLeft(on: TestService): Promise<void> {
   );
   const ids = ready.rows.map(({ id }) => id);
   const held = async () =>
-    (await on.runtime.snapshots!.list()).map(({ snapshotId }) => snapshotId).toSorted();
+    (await on.runtime.snapshots!.list())
+      .map(({ snapshotId }) => snapshotId)
+      .toSorted((a, b) => (a < b ? -1 : 1));
   await until(held, (found) => found.join() === ids.join(), 60_000);
   const charged = await on.ctx.pool.query(
     `select from accruals a join snapshots s on s.org_id = a.org_id and s.id = a.volume_id
@@ -46,7 +48,7 @@ test('of several creates with one name, one makes the snapshot', async () => {
   const id = await start(client, 'named');
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = await Promise.all([1, 2, 3].map(() => ask(client, id, `name-${round}`)));
-    expect(answers.map(({ status }) => status).toSorted()).toEqual([200, 409, 409]);
+    expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409]);
     const made = answers.find(({ status }) => status === 200)!;
     expect((await ended(client, made.body.id))['status']).toBe('succeeded');
   }
