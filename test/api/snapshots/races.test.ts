@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Capture } from '../../../src/engine/runtime.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
@@ -87,7 +86,7 @@ test.each(['before', 'after'] as const)(
   async (moment) => {
     const none = new Promise<void>(() => undefined);
     let captures = 0;
-    const onCapture = async (_: Capture) => {
+    const onCapture = async () => {
       captures += 1;
       if (moment === 'before') await none;
     };
