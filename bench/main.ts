@@ -22,6 +22,7 @@ import { transfers, type TransferOptions } from './previews/transfers.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
+import { snapshots, type SnapshotsOptions } from './snapshots.js';
 import { soak } from './speed/soak.js';
 import { speedTable } from './speed/table.js';
 import { statusTimes } from './status.js';
@@ -191,6 +192,17 @@ await new Command('bench')
       .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
       .option(...dockerSocketOption())
       .action((options: ManyOptions) => many(options)),
+  )
+  .addCommand(
+    new Command('snapshots')
+      .description(
+        'snapshots of a sandbox, and commits of its container by the Docker engine alone, in turns',
+      )
+      .option('--rounds <n>', 'number of rounds', count, 5)
+      .option('--mib <n>', 'that the sandbox has written', count, 100)
+      .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
+      .option(...dockerSocketOption())
+      .action((options: SnapshotsOptions) => snapshots(options)),
   )
   .addCommand(
     new Command('exec')

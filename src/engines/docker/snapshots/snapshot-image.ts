@@ -11,7 +11,7 @@ import {
 } from '../images/engine-image.js';
 import { loadConfiguration } from '../images/load-image.js';
 
-export const SNAPSHOT_LABEL = 'dev.sandkeep.snapshot';
+const SNAPSHOT_LABEL = 'dev.sandkeep.snapshot';
 /** The bytes of the image below all snapshots. */
 const BASE_BYTES_LABEL = 'dev.sandkeep.base.bytes';
 
