@@ -43,4 +43,7 @@ export async function destroyAll(service: TestService, ...clients: Client[]): Pr
     (held) => held.length === 0,
     30_000,
   );
+  // The service keeps snapshots for a day, so that they can be restored.
+  const { snapshots } = service.runtime;
+  for (const { snapshotId } of (await snapshots?.list()) ?? []) await snapshots!.remove(snapshotId);
 }
