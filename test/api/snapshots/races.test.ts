@@ -43,7 +43,7 @@ async function expectNothingLeft(on: TestService): Promise<void> {
   expect(charged.rows).toEqual([]);
 }
 
-test('of several creates with one name, one makes the snapshot', async () => {
+test('one of several creates with one name makes the snapshot', async () => {
   const id = await start(client, 'named');
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = await Promise.all([1, 2, 3].map(() => ask(client, id, `name-${round}`)));
@@ -53,7 +53,7 @@ test('of several creates with one name, one makes the snapshot', async () => {
   }
 });
 
-test('of several replacements of a name, each that ends leaves one snapshot', async () => {
+test('each replacement of a name leaves one snapshot', async () => {
   const id = await start(client, 'replaced');
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = await Promise.all([1, 2].map(() => ask(client, id, 'replaced', { force: true })));
