@@ -43,7 +43,7 @@ async function expectNothingLeft(on: TestService): Promise<void> {
   expect(charged.rows).toEqual([]);
 }
 
-test('one of several creates with one name makes the snapshot', async () => {
+test('concurrent creates with one name make one snapshot', async () => {
   const id = await start(client, 'named');
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = await Promise.all([1, 2, 3].map(() => ask(client, id, `name-${round}`)));
