@@ -13,7 +13,7 @@ import { digestOf, manifestOf } from './manifest.js';
 import { overQuota } from './over-quota.js';
 import { updateSnapshot, type SnapshotRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
-import { lockReadyByName, lockSnapshot } from './work-queries.js';
+import { lockReady, lockSnapshot } from './work-queries.js';
 
 const GIB = 1024 ** 3;
 
@@ -36,7 +36,7 @@ export async function completeSnapshot(
   // It may be cancelled: the sweep removes what the engine has of it.
   if (!row || TRANSITIONS[row.status].complete !== 'ready') return;
   const at = ctx.now();
-  const replaced = row.replaces ? await lockReadyByName(tx, orgId, row.name) : undefined;
+  const replaced = row.replaced_id ? await lockReady(tx, { org_id: orgId, id: row.replaced_id }) : undefined;
   if (replaced) await scheduleDeletion(tx, replaced, row.actor, at, ctx.settings.volumePurgeAfterMs);
   const digest = digestOf(manifestOf({ ...row, size_bytes: bytes, content_digest: contentDigest }));
   const made = { size_bytes: bytes, content_digest: contentDigest, digest, completed_at: at, sampled_at: at };

@@ -14,7 +14,7 @@ import { lockSandbox, type LockedSandbox } from '../sandboxes/queries.js';
 import { NAME_RULE, SANDBOX_NAME } from '../spec/names.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { presentOperation } from './present.js';
-import { CAPTURABLE, countUnfinished, findSnapshot, getSource, insertSnapshot } from './queries.js';
+import { CAPTURABLE, countUnfinished, findSnapshot, getSource, insertSnapshot, readerOf } from './queries.js';
 import type { CreateSnapshotRequest, SnapshotOperation } from './schema.js';
 import { refuseWithoutSnapshots } from './supported.js';
 
@@ -40,10 +40,10 @@ export async function createSnapshot(
       const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, requiredLabels });
       if (!sandbox) throw new ApiError('sandbox_not_found');
       const { spec, source } = await sourceOf(ctx, tx, sandbox);
-      if (!force) await refuseTakenName(tx, orgId, name);
       // Serializes the requests of the organization, also without limits.
       await lockQuotas(tx, orgId, 'exclusive');
       await reserve(ctx, tx, caller, { snapshot: true });
+      const replacedId = await findReplaced(tx, caller, name, force);
       const unfinished = await countUnfinished(tx, orgId);
       if (unfinished >= MOST_UNFINISHED) {
         throw new ApiError(
@@ -59,6 +59,7 @@ export async function createSnapshot(
         name,
         labels,
         replaces: force,
+        replaced_id: replacedId,
         record_integrity,
         sandbox_id: sandbox.id,
         sandbox_name: sandbox.name,
@@ -136,8 +137,13 @@ async function sourceOf(
   return { spec: run_spec, source: { ...source, worker_id: source.worker_id } };
 }
 
-async function refuseTakenName(tx: Sql, orgId: string, name: string): Promise<void> {
-  if (await findSnapshot(tx, { orgId, labels: {} }, { name })) refuseName(name);
+/** The ready snapshot with the name. A key that is narrowed to labels replaces none that it does not see. */
+async function findReplaced(tx: Sql, caller: Writer, name: string, force: boolean): Promise<string | null> {
+  const taken = await findSnapshot(tx, { orgId: caller.orgId, labels: {} }, { name });
+  if (!taken) return null;
+  const isSeen = (await findSnapshot(tx, readerOf(caller), { id: taken.id })) !== undefined;
+  if (!force || !isSeen) refuseName(name);
+  return taken.id;
 }
 
 function refuseName(name: string): never {

@@ -11,6 +11,8 @@ export interface SnapshotRow {
   labels: Record<string, string>;
   status: SnapshotStatus;
   replaces: boolean;
+  /** The ready snapshot that its completion deletes. Null: there was none at the request. */
+  replaced_id: string | null;
   record_integrity: boolean;
   sandbox_id: string;
   sandbox_name: string;
@@ -43,8 +45,8 @@ export type CompleteSnapshot = SnapshotRow & {
   completed_at: Instant;
 };
 
-export const COLUMNS = `org_id, id, name, labels, status, replaces, record_integrity, sandbox_id, sandbox_name, image,
-  image_digest, parent_id, parent_digest, runtime, worker_id, actor, attempts, size_bytes, digest, content_digest, error_code,
+export const COLUMNS = `org_id, id, name, labels, status, replaces, replaced_id, record_integrity, sandbox_id, sandbox_name,
+  image, image_digest, parent_id, parent_digest, runtime, worker_id, actor, attempts, size_bytes, digest, content_digest, error_code,
   error_message, created_at, updated_at, completed_at, purge_at`;
 
 type Row = SnapshotRow & Record<string, unknown>;
@@ -141,8 +143,8 @@ export type NewSnapshot = Omit<
 export async function insertSnapshot(sql: Sql, snapshot: NewSnapshot): Promise<SnapshotRow> {
   const { rows } = await sql.query<Row>(
     `insert into snapshots (org_id, id, name, labels, status, replaces, record_integrity, sandbox_id, sandbox_name, image,
-       image_digest, parent_id, parent_digest, runtime, worker_id, actor, created_at, updated_at)
-     values ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
+       image_digest, parent_id, parent_digest, runtime, worker_id, actor, created_at, updated_at, replaced_id)
+     values ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, $17)
      returning ${COLUMNS}`,
     [
       snapshot.org_id,
@@ -161,6 +163,7 @@ export async function insertSnapshot(sql: Sql, snapshot: NewSnapshot): Promise<S
       snapshot.worker_id,
       JSON.stringify(snapshot.actor),
       snapshot.created_at,
+      snapshot.replaced_id,
     ],
   );
   return rows[0]!;

@@ -27,19 +27,6 @@ export async function lockSnapshot(
   return rows[0];
 }
 
-export async function lockReadyByName(
-  tx: Sql,
-  orgId: string,
-  name: string,
-): Promise<SnapshotRow | undefined> {
-  const { rows } = await tx.query<SnapshotRow & Record<string, unknown>>(
-    `select ${COLUMNS} from snapshots
-     where org_id = $1 and name = $2 and status = 'ready' and removed_at is null for update`,
-    [orgId, name],
-  );
-  return rows[0];
-}
-
 export async function lockDueSnapshots(
   tx: Sql,
   engineId: string,

@@ -301,11 +301,42 @@ test('a key that is narrowed to labels sees the snapshots with them, and makes s
   expect((await ask('GET', '/v1/snapshots')).body.data.map(({ name }: any) => name)).toEqual(['shown']);
   expect((await ask('GET', `/v1/snapshots/${id}`)).status).toBe(404);
   expect((await ask('DELETE', '/v1/snapshots/by-name/hidden')).status).toBe(404);
+  const forced = await ask('POST', '/v1/snapshots', {
+    kind: 'disk',
+    sandbox_id: own,
+    name: 'hidden',
+    force: true,
+  });
+  expect([forced.status, forced.body.error?.code]).toEqual([409, 'snapshot_already_exists']);
+  expect((await client.get(`/v1/snapshots/${id}`)).body.status).toBe('ready');
   const refused = await ask('POST', '/v1/snapshots', { kind: 'disk', sandbox_id: foreign, name: 'x' });
   expect([refused.status, refused.body.error.code]).toEqual([404, 'sandbox_not_found']);
   expect((await ask('POST', '/v1/sandboxes', fromSnapshot('x', id as string))).status).toBe(404);
   const candidates = await ask('GET', '/v1/sandboxes/snapshot-candidates');
   expect(candidates.body.data.map(({ name }: any) => name)).toEqual(['own']);
+});
+
+test('a replacement ends as failed when another snapshot has taken the name meanwhile', async () => {
+  const client = await service.newOrg();
+  const id = await start(client, 'raced');
+  const first = await capture(client, id, 'raced');
+  let release: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (release = resolve));
+  during = async ({ orgId }) => (orgId === client.org.id ? held : undefined);
+  const request = { kind: 'disk', sandbox_id: id, name: 'raced' };
+  const { body } = await client.post('/v1/snapshots', { ...request, force: true });
+  await client.delete(`/v1/snapshots/${first['id']}`);
+  const { body: other } = await client.post('/v1/snapshots', { ...request, name: 'other' });
+  // As a key of another team would have made it, and no replacement may delete that one.
+  await service.ctx.pool.query(
+    `update snapshots set name = 'raced', status = 'ready', size_bytes = 1, digest = 'd', content_digest = 'd',
+       completed_at = now() where id = $1`,
+    [other.id],
+  );
+  release();
+  during = undefined;
+  expect((await ended(client, body.id))['error'].code).toBe('snapshot_already_exists');
+  expect((await client.get(`/v1/snapshots/by-name/raced`)).body.id).toBe(other.id);
 });
 
 test('pages list snapshots, operations and candidates from the newest to the oldest', async () => {
