@@ -666,6 +666,7 @@ create table snapshots (
   purge_at timestamp with time zone,
   removed_at timestamp with time zone,
   erased_at timestamp with time zone,
+  replaced_id uuid,
   constraint snapshots_pkey PRIMARY KEY (org_id, id),
   constraint snapshots_check CHECK (((status = 'deleting'::text) = (purge_at IS NOT NULL))),
   constraint snapshots_check1 CHECK (((status <> ALL (ARRAY['ready'::text, 'deleting'::text])) OR ((size_bytes IS NOT NULL) AND (digest IS NOT NULL) AND (completed_at IS NOT NULL)))),
