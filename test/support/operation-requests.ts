@@ -215,14 +215,14 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     path: '/v1/registry-credentials',
     body: { pattern: 'intruder.example', username: 'intruder', password: 'intruder' },
   }),
-  get_registry_credential: ({ credential }) => ({ path: `/v1/registry-credentials/${credential!.id}` }),
-  update_registry_credential: ({ credential }) => ({
-    path: `/v1/registry-credentials/${credential!.id}`,
+  get_registry_credential: (victim) => ({ path: credentialPath(victim) }),
+  update_registry_credential: (victim) => ({
+    path: credentialPath(victim),
     body: { username: 'intruder' },
   }),
-  delete_registry_credential: ({ credential }) => ({ path: `/v1/registry-credentials/${credential!.id}` }),
-  test_registry_credential: ({ credential }) => ({
-    path: `/v1/registry-credentials/${credential!.id}/test`,
+  delete_registry_credential: (victim) => ({ path: credentialPath(victim) }),
+  test_registry_credential: (victim) => ({
+    path: `${credentialPath(victim)}/test`,
     body: {},
   }),
   list_webhooks: () => ({ path: '/v1/webhooks' }),
@@ -262,6 +262,10 @@ export interface Fixture {
   credential?: { id: string };
   /** The webhook is disabled, so nothing changes by itself. */
   webhook: { id: string; delivery: string };
+}
+
+function credentialPath({ credential }: Fixture): string {
+  return `/v1/registry-credentials/${credential?.id ?? SESSION_ID}`;
 }
 
 function snapshotOf({ snapshot: made }: Fixture): { id: string; name: string } {

@@ -65,7 +65,10 @@ test('are in the log with the id of the message, and count against the rate of t
   const lines = service.logs
     .map((line) => JSON.parse(line) as { route?: string; reqId?: string; msg: string })
     .filter(({ msg, reqId }) => msg === 'request answered' && reqId === 'from-the-agent');
-  expect(lines.map(({ route }) => route).toSorted()).toEqual(['/mcp', '/v1/sandboxes']);
+  expect(lines.map(({ route }) => route).toSorted((a = '', b = '') => a.localeCompare(b))).toEqual([
+    '/mcp',
+    '/v1/sandboxes',
+  ]);
   // Ten units in ten seconds: five messages with a request each.
   const statuses: number[] = [];
   let refused = '';
