@@ -1,6 +1,9 @@
-import { randomUUID } from 'node:crypto';
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { NetnsPeer, sh } from './netns.js';
 
+const NAMESPACE = 'sk-routed-world';
+const LINK = 'sk-routed';
 /** The address of the machine on the link to the world. */
 export const MACHINE = '10.212.250.1';
 export const BEHIND = '10.212.250.2';
@@ -10,35 +13,58 @@ export const BEHIND = '10.212.250.2';
  * packets with the address of the machine get an answer.
  */
 export class RoutedWorld {
+  readonly namespace = NAMESPACE;
+
   private constructor(
-    readonly namespace: string,
     readonly peer: NetnsPeer,
-    private readonly link: string,
+    private readonly lock: ChildProcess,
   ) {}
 
-  /** One at a time on a machine: the addresses are fixed. It answers on the ports with "reached". */
+  /** It answers on the ports with "reached". Its addresses are fixed, so it waits for another one on the machine. */
   static async start(ports: readonly number[]): Promise<RoutedWorld> {
-    const namespace = `sk-world-${randomUUID()}`;
-    const link = `skw${randomUUID().slice(0, 8)}`;
+    const lock = await takeAddresses();
+    remove();
     sh(`
-      ip netns add ${namespace}
-      ip link add ${link} type veth peer name eth0 netns ${namespace}
-      ip addr add ${MACHINE}/30 dev ${link}; ip link set ${link} up
+      ip netns add ${NAMESPACE}
+      ip link add ${LINK} type veth peer name eth0 netns ${NAMESPACE}
+      ip addr add ${MACHINE}/30 dev ${LINK}; ip link set ${LINK} up
       ip route add 45.14.250.0/24 via ${BEHIND}
     `);
     sh(
       `ip link set lo up; ip link set eth0 up; ip addr add ${BEHIND}/30 dev eth0
        ip route add local 45.14.250.0/24 dev lo`,
-      namespace,
+      NAMESPACE,
     );
-    return new RoutedWorld(namespace, await NetnsPeer.start(namespace, ports), link);
+    return new RoutedWorld(await NetnsPeer.start(NAMESPACE, ports), lock);
   }
 
   async close(): Promise<void> {
     await this.peer.stop();
-    sh(`ip link del ${this.link}; ip netns del ${this.namespace}`);
+    remove();
+    this.lock.stdin!.end();
   }
 }
+
+/** A killed test run leaves them. */
+function remove(): void {
+  sh(`ip link del ${LINK} 2>/dev/null || true; ip netns del ${NAMESPACE} 2>/dev/null || true`);
+}
+
+/** The lock ends with this process. */
+async function takeAddresses(): Promise<ChildProcess> {
+  const command = ['--timeout', String(LOCK_SECS), LOCK, 'sh', '-c', 'echo locked; exec cat'];
+  const child = spawn('flock', command, { stdio: ['pipe', 'pipe', 'inherit'] });
+  const isLocked = await Promise.race([
+    once(child.stdout, 'data').then(() => true),
+    once(child, 'exit').then(() => false),
+  ]);
+  if (!isLocked) throw new Error(`another test has the addresses of the world for ${LOCK_SECS} s`);
+  return child;
+}
+
+/** Below the time limit of the set-up of a test file. */
+const LOCK_SECS = 170;
+const LOCK = '/run/lock/sandkeep-routed-world';
 
 /** Addresses of the world. */
 export const PUBLIC = '45.14.250.10';

@@ -103,6 +103,7 @@ export class VmNetworks {
   /** Resolves when the sandboxes of earlier processes are known. */
   private readonly known = new Promise<void>((resolve) => (this.noteKnown = resolve));
   private loop: Loop | undefined;
+  private isApplied = false;
 
   private constructor(
     private readonly options: VmNetworkOptions,
@@ -296,8 +297,8 @@ export class VmNetworks {
     const { size } = this.held;
     for (const { namespace } of this.held.values()) namespace.close();
     this.held.clear();
-    // Another process may act on the engine, and this one knows of none.
-    if (size === 0 && this.loop !== undefined) await removeMachineNetwork(this.options);
+    // A process that has changed nothing may be one beside another that acts on the engine.
+    if (size === 0 && (this.isApplied || this.loop !== undefined)) await removeMachineNetwork(this.options);
   }
 
   private rulesOf({ spec }: Run, address: string, surroundings: Surroundings, isCounted: boolean): string {
@@ -316,6 +317,7 @@ export class VmNetworks {
   }
 
   private async applyHost(): Promise<void> {
+    this.isApplied = true;
     await inHost(async (host) => applyHostRules(host, this.rules, this.pool!.subnet));
   }
 
