@@ -10,8 +10,8 @@ const PROGRAM = makeProgram({});
 /** In code, quotes, or a line of its own: the rest of the line, to the end of the code. */
 const COMMANDS = /(?:^|[`"“$ ])sandkeep ([a-z][^`"”\n]*)/gm;
 
-/** They name a container, a namespace or a release that is called "sandkeep" too. */
-const OTHER_PROGRAMS = /^ *(?:kubectl|helm) .*(?:\\\n.*)*$|docker exec sandkeep /gm;
+/** They name a container, a namespace, a release or a server of tools that is called "sandkeep" too. */
+const OTHER_PROGRAMS = /^ *(?:kubectl|helm|claude) .*(?:\\\n.*)*$|docker exec sandkeep /gm;
 
 /** The first fault of the words after "sandkeep". */
 function faultOf(line: string): string | undefined {

@@ -59,6 +59,16 @@ const ABSENT = new Set([
   'revoke_sandbox_preview',
   'get_pool',
   'delete_pool',
+  'get_registry_credential',
+  'update_registry_credential',
+  'delete_registry_credential',
+  'test_registry_credential',
+  'get_snapshot',
+  'get_snapshot_by_name',
+  'get_snapshot_operation',
+  'restore_snapshot',
+  'delete_snapshot',
+  'delete_snapshot_by_name',
 ]);
 const ORDER = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
