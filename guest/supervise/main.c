@@ -15,7 +15,8 @@
  *
  *   stop MILLISECONDS   process 1 of the sandbox gets the time to end, then the monitor ends; the socket closes then
  *   pause, resume       the processors
- *   use                 the answer is the line that the sandbox sends: use CPU_MICROS MEMORY_BYTES PROCESSES
+ *   use                 the answer is the line that the sandbox sends: use CPU_MICROS MEMORY_BYTES PROCESSES; a line
+ *                       without a request is dropped
  *
  * It dies with nobody, and the monitor dies with it.
  */
@@ -60,7 +61,8 @@ static struct log console_log = {.name = "console", .older = "console.1", .is_pl
 static struct lines qmp_lines;
 static struct lines control_lines;
 static long deadline; /* of the next step of a stop; 0: none */
-static int is_quitting;
+static int is_quitting; /* then the next step kills the monitor */
+static int is_use_asked;
 
 static char *find(char *text, const char *words) {
   u64 n = length(words);
@@ -103,6 +105,9 @@ static void take_qmp_line(char *line) {
   else if (after(event, "SHUTDOWN\"") && !record.stopped) {
     record.stopped = wall_clock();
     record.shutdown = find(event, "\"guest\": true") ? SHUTDOWN_GUEST : SHUTDOWN_HOST;
+    /* The monitor ends by itself now. */
+    if (!is_quitting) deadline = steady_clock() + QUIT_LIMIT;
+    is_quitting = 1;
   }
 }
 
@@ -110,9 +115,10 @@ static void take_control_line(char *line) {
   char *words;
   if (after(line, "clock"))
     say_clock();
-  else if (after(line, "use "))
-    answer_clients(line);
-  else if ((words = after(line, "failed ")) && !record.failed[0]) {
+  else if (after(line, "use ")) {
+    if (is_use_asked) answer_clients(line);
+    is_use_asked = 0;
+  } else if ((words = after(line, "failed ")) && !record.failed[0]) {
     copy_text(record.failed, sizeof record.failed, words, length(words));
     for (char *c = record.failed; *c; c++)
       if (*c < ' ' || *c > '~') *c = '?';
@@ -151,7 +157,10 @@ static void take_request(char *line) {
   char *words = after(line, "stop ");
   long millis = words ? take_number(&words, LONGEST_GRACE) : -1;
   if (millis >= 0) stop_within(millis * (SECOND / 1000));
-  if (after(line, "use")) say_control("use\n");
+  if (after(line, "use")) {
+    is_use_asked = 1;
+    say_control("use\n");
+  }
   if (after(line, "pause")) say_qmp("{\"execute\":\"stop\"}\n");
   if (after(line, "resume")) say_qmp("{\"execute\":\"cont\"}\n");
 }

@@ -1,4 +1,8 @@
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { once } from 'node:events';
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { holdingOf, readHeld } from '../../src/engines/microvm/holdings.js';
 import { followOutput } from '../../src/engines/microvm/output-log.js';
@@ -176,6 +180,61 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     const silent = begin(`${READY} sleep 60`);
     await silent.untilRecord(({ readyAt }) => readyAt !== undefined);
     expect(await askUse(silent.places.run)).toBeUndefined();
+  });
+
+  test('asks a sandbox that never ends its answer, and does not wait for its end', async () => {
+    const vm = begin(`${READY} while :; do echo 'use x' >&7; sleep 0.1; done`);
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    expect(await askUse(vm.places.run)).toBeUndefined();
+  });
+
+  test.each([
+    ['slow', 'use x\n', 100],
+    ['fast', 'use x\n'.repeat(10_000), 1],
+  ])('gives up a supervisor with endless %s answers', async (_, words, pauseMs) => {
+    const folder = mkdtempSync(join(tmpdir(), 'sandkeep-supervisor-'));
+    const server = createServer((socket) => {
+      const timer = setInterval(() => socket.write(words), pauseMs);
+      socket.on('close', () => clearInterval(timer)).on('error', () => undefined);
+    });
+    await new Promise<void>((resolve) => void server.listen(join(folder, 'supervisor.sock'), resolve));
+    try {
+      expect(await askUse(folder)).toBeUndefined();
+    } finally {
+      server.close();
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  test('passes on the use of a sandbox once for a request, and never without one', async () => {
+    const vm = begin(`${READY}
+      echo 'use 1 1 1' >&7
+      while read -r word <&7; do [ "$word" = use ] && printf 'use 2 2 2\nuse 3 3 3\nready\n' >&7; done`);
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    const socket = await connectIn(vm.places.run, 'supervisor.sock');
+    let text = '';
+    socket.on('error', () => undefined).on('data', (chunk) => (text += String(chunk)));
+    const closed = once(socket, 'close');
+    socket.write('use\n');
+    await until(
+      async () => text,
+      (found) => found !== '',
+      30_000,
+    );
+    socket.write('stop 500\n');
+    await closed;
+    expect(text).toBe('use 2 2 2\n');
+  });
+
+  test('ends a monitor that goes on after the end of the machine', async () => {
+    const vm = begin(`${READY} trap '' TERM INT HUP
+      echo 'exit 7 0' >&7
+      sleep 0.2
+      echo '{"timestamp": {}, "event": "SHUTDOWN", "data": {"guest": true, "reason": "guest-shutdown"}}' >&6
+      while :; do sleep 0.2; done`);
+    const record = await vm.untilRecord(({ end }) => end !== undefined);
+    expect(record.exit).toEqual({ code: 7, outOfMemory: false });
+    expect(record.end).toMatchObject({ status: 9, stop: 'none', shutdown: 'guest' });
   });
 
   test('tells the sandbox the time when it asks, and after a pause', async () => {

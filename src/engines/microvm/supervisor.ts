@@ -122,21 +122,24 @@ export async function requestStop(runDirectory: string, graceMs: number): Promis
   return true;
 }
 
-/** Undefined: the sandbox does not answer in time. */
+/** Undefined: the sandbox has not answered in time, or has answered something else. */
 export async function askUse(runDirectory: string): Promise<GuestUse | undefined> {
   try {
     const socket = await connectIn(runDirectory, 'supervisor.sock');
+    // Not the time-out of the socket, which begins anew at each byte.
+    const late = setTimeout(() => socket.destroy(), USE_WAIT_MS);
     try {
-      socket.setTimeout(USE_WAIT_MS, () => socket.destroy());
       socket.write('use\n');
       let text = '';
       for await (const chunk of socket) {
         text += String(chunk);
+        if (text.length > LONGEST_ANSWER) return undefined;
         const [, cpu, memory, processes] = USE.exec(text) ?? [];
         if (cpu !== undefined)
           return { cpuMicros: Number(cpu), memoryBytes: Number(memory), processes: Number(processes) };
       }
     } finally {
+      clearTimeout(late);
       socket.destroy();
     }
   } catch {
@@ -153,3 +156,5 @@ export interface GuestUse {
 
 const USE = /^use (\d{1,15}) (\d{1,15}) (\d{1,9})\n/m;
 const USE_WAIT_MS = 500;
+/** More than a line of a supervisor. */
+const LONGEST_ANSWER = 4_096;
