@@ -81,12 +81,9 @@ export class DiskCaptures implements EngineSnapshots {
 
   /** Resolves when no capture of the sandbox is in progress. A start before would change the disk that is captured. */
   async ended(sandboxId: string, signal?: AbortSignal): Promise<void> {
-    const aborted = new Promise<void>((resolve) => {
-      signal?.addEventListener('abort', () => resolve(), { once: true });
-    });
     for (let one = this.capturing.get(sandboxId); one; one = this.capturing.get(sandboxId)) {
       if (signal?.aborted) return;
-      await Promise.race([one.done, aborted]);
+      await settled(one.done, signal);
     }
   }
 
@@ -207,4 +204,16 @@ export class DiskCaptures implements EngineSnapshots {
 /** Another value: the sandbox was started or stopped in between. */
 function momentOf({ State, Name }: Docker.ContainerInspectInfo): string {
   return [Name, State.Running, State.Pid, State.StartedAt, State.FinishedAt].join(' ');
+}
+
+/** Resolves when the work is done, or at the abort. The signal may outlive the work, so its listener is removed. */
+async function settled(work: Promise<unknown>, signal: AbortSignal | undefined): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const over = () => {
+      signal?.removeEventListener('abort', over);
+      resolve();
+    };
+    signal?.addEventListener('abort', over);
+    void work.finally(over);
+  });
 }
