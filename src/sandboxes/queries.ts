@@ -27,7 +27,7 @@ export interface NewSandbox extends SandboxRow {
   changed_at: Instant;
   /** The pool that starts it for a later create. Default: none. */
   pool_id?: string;
-  /** The engine that has the snapshot of its disk. Default: it has no place yet. */
+  /** The engine that has the snapshot of its disk. Its first start takes the disk. Default: it has no place yet. */
   worker_id?: string;
 }
 
@@ -41,7 +41,7 @@ export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): P
     'changed_at',
     'pool_id',
     'warm',
-    ...(worker_id === undefined ? [] : ['worker_id', 'disk_mib']),
+    ...(worker_id === undefined ? [] : ['worker_id']),
   ];
   const values = [
     ...SANDBOX.stored(sandbox),
@@ -51,7 +51,7 @@ export async function insertSandbox(target: WriteTarget, sandbox: NewSandbox): P
     changed_at,
     pool_id,
     pool_id !== null,
-    ...(worker_id === undefined ? [] : [worker_id, run_spec.diskMib ?? 0]),
+    ...(worker_id === undefined ? [] : [worker_id]),
   ];
   await write(
     target,

@@ -86,7 +86,7 @@ export interface QueuedRun extends Omit<WaitingRun, 'waitedMs'> {
 
 /**
  * The first waiting runs of each organization, in order of arrival: together about `count`. Leaves out sandboxes with
- * their disk on a worker that is not in `workerIds`.
+ * their disk on a worker that is not in `workerIds`. A run needs no disk that the worker of an earlier run counts.
  */
 export async function readQueues(
   sql: Sql,
@@ -108,7 +108,8 @@ export async function readQueues(
     `with ${WAITING_ORGS}
      select q.* from waiting_orgs w
      cross join lateral (
-       select r.org_id, r.id as run_id, s.worker_id, r.vcpus, r.memory_mib, r.disk_mib, s.run_spec -> 'demands' as capabilities,
+       select r.org_id, r.id as run_id, s.worker_id, r.vcpus, r.memory_mib,
+         case when s.disk_mib = 0 then r.disk_mib else 0 end as disk_mib, s.run_spec -> 'demands' as capabilities,
          s.status_reason is not distinct from 'insufficient_capacity' as is_marked, s.last_failure_message as words
        from ${waiting('and org_id = w.org_id', 'and (own.worker_id is null or own.worker_id = any ($2::uuid[]))', 'limit $5')}
        limit greatest($4, $3 / (select count(org_id) from waiting_orgs))
@@ -122,8 +123,7 @@ export async function readQueues(
     needs: {
       vcpus: row.vcpus,
       memoryMib: row.memory_mib,
-      // The worker of an earlier run counts the disk already.
-      diskMib: row.worker_id === null ? row.disk_mib : 0,
+      diskMib: row.disk_mib,
     },
     capabilities: row.capabilities ?? [],
     pinnedTo: row.worker_id,

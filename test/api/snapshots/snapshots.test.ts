@@ -358,6 +358,34 @@ test('pages list snapshots, operations and candidates from the newest to the old
   }
 });
 
+test('a sandbox of a snapshot takes its disk on the engine at its first start', async () => {
+  const small = await startForTest({ simulated: { capacity: { diskMib: 1000 } } });
+  const client = await small.newOrg();
+  const sized = (disk_size_mib: number) => ({ resources: { vcpus: 1, memory_mib: 64, disk_size_mib } });
+  const { body: source } = await client.post('/v1/sandboxes', smallRequest('source', sized(100)), running);
+  await capture(client, source.id, 'base');
+  const { body: large } = await client.post('/v1/sandboxes', fromSnapshot('large', 'base', sized(1_000_000)));
+  expect(large.status).toBe('created');
+  const { body: fits, text } = await client.post(
+    '/v1/sandboxes',
+    fromSnapshot('fits', 'base', sized(800)),
+    running,
+  );
+  expect(fits.status, text).toBe('running');
+  const { body: waits } = await client.post('/v1/sandboxes', fromSnapshot('waits', 'base', sized(200)), {
+    start: true,
+  });
+  await until(
+    async () => (await client.get('/v1/sandboxes/by-name/waits')).body.status_reason,
+    (reason) => reason === 'insufficient_capacity',
+  );
+  // A later start does not overtake it.
+  await client.delete(`/v1/sandboxes/${waits.id}`);
+  await client.post(`/v1/sandboxes/${fits.id}/stop`, undefined, { wait_for: 'stopped' });
+  const again = await client.post(`/v1/sandboxes/${fits.id}/start`, undefined, { wait_for: 'running' });
+  expect(again.body.status, again.text).toBe('running');
+});
+
 test('an engine without the ability refuses, and says what to do', async () => {
   const plain = await startForTest();
   const capabilities = new Set([...plain.runtime.capabilities].filter((one) => one !== 'disk_snapshots'));
