@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { DiskCaptures } from '../../src/engines/docker/snapshots/disk-captures.js';
 import { findRemains } from '../../src/engines/docker/remains.js';
 import { readInstance } from '../../src/db/instance-queries.js';
 import { containerOf, describeDocker, docker, IMAGE, SOCKET } from '../support/docker.js';
@@ -165,6 +166,53 @@ describeDocker('snapshots of containers', () => {
     const created = await inside.client.post('/v1/sandboxes', request, { start: true, wait_for: 'running' });
     expect(created.body.status).toBe('failed');
     await inside.client.delete(`/v1/sandboxes/${created.body.id}`);
+  });
+
+  test('labels of an image do not change the size of a snapshot of its sandbox', async () => {
+    const id = await inside.start('forger');
+    const { id: containerId } = (await containerOf(id))!;
+    const labels = { instance: instanceId, snapshot: id, 'base.bytes': '0' };
+    const changes = Object.entries(labels).map(([key, value]) => `LABEL dev.sandkeep.${key}=${value}`);
+    await docker.getContainer(containerId).commit({ repo: 'forged-image', tag: '1', changes } as object);
+    const forged = await docker.getImage('forged-image:1').inspect();
+    expect(forged.Config.Labels).toMatchObject({ 'dev.sandkeep.base.bytes': '0' });
+    const victim = await inside.start('forged', { image: { type: 'oci', reference: 'forged-image:1' } });
+    await exec(victim, 'echo more > /srv/more');
+    const { result, error } = await capture(inside.client, victim, 'of-forged');
+    expect(error).toBeNull();
+    expect(result.size_bytes).toBeGreaterThan(0);
+    expect(result.size_bytes).toBeLessThan(forged.Size);
+    await inside.client.delete('/v1/snapshots/by-name/of-forged');
+    await inside.client.delete(`/v1/sandboxes/${victim}`);
+    await until(
+      async () =>
+        docker
+          .getImage('forged-image:1')
+          .remove()
+          .then(
+            () => true,
+            () => false,
+          ),
+      (done) => done,
+      60_000,
+    );
+  });
+
+  test('a sandbox that an earlier capture left paused is resumed, and not captured meanwhile', async () => {
+    const id = await inside.start('left-paused');
+    const container = docker.getContainer((await containerOf(id))!.id);
+    const captures = new DiskCaptures({ docker, untimed: docker, instanceId }, 0);
+    const capturing = async () =>
+      captures.capture(
+        { orgId: inside.client.org.id, snapshotId: id, sandboxId: id },
+        new AbortController().signal,
+      );
+    await container.pause();
+    await captures.takeOver();
+    await expect(capturing()).rejects.toThrow('did not end in time');
+    expect((await container.inspect()).State.Status).toBe('running');
+    await captures.sweep();
+    await expect(capturing()).rejects.toThrow('did not end in time');
   });
 
   test('the sweep removes the images of interrupted captures, and keeps an image that an operator committed', async () => {

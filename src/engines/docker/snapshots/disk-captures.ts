@@ -30,6 +30,16 @@ const LOOK_EVERY_MS = 1_000;
 const CHANGED =
   'the sandbox was started, stopped or deleted during the capture: repeat the request when it is at rest';
 
+const UNKNOWN_END =
+  'an earlier capture of the sandbox did not end in time and may resume it at any moment: repeat the request later';
+
+/** A paused sandbox whose commit was requested by another process, or got no answer. */
+interface StrangePause {
+  noticedAt: number;
+  /** When the service resumed it. The commit may go on, and would resume it in the middle of another capture. */
+  forcedAt?: number;
+}
+
 interface OwnCapture {
   snapshotId: string;
   done: Promise<unknown>;
@@ -44,10 +54,13 @@ interface OwnCapture {
 export class DiskCaptures implements EngineSnapshots {
   /** By sandbox. */
   private readonly capturing = new Map<string, OwnCapture>();
-  /** Paused sandboxes whose commit was requested by another process, or got no answer, and when that was noticed. */
-  private readonly strange = new Map<string, number>();
+  /** By sandbox. */
+  private readonly strange = new Map<string, StrangePause>();
 
-  constructor(private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId'>) {}
+  constructor(
+    private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId'>,
+    private readonly longestPauseMs = LONGEST_PAUSE_MS,
+  ) {}
 
   async measure(sandboxId: string): Promise<number | undefined> {
     const found = await findContainer(this.parts, sandboxId);
@@ -60,7 +73,7 @@ export class DiskCaptures implements EngineSnapshots {
     if (!container) return undefined;
     const below = await this.imageOf(container);
     const { SizeRw = 0 } = container as { SizeRw?: number };
-    return below.Size - baseBytesOf(below) + SizeRw;
+    return below.Size - baseBytesOf(below, this.parts.instanceId) + SizeRw;
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {
@@ -111,7 +124,11 @@ export class DiskCaptures implements EngineSnapshots {
     const paused = await docker.listContainers({
       filters: { label: [`${INSTANCE_LABEL}=${instanceId}`], status: ['paused'] },
     });
-    for (const { Labels } of paused) this.noteStrange(Labels[SANDBOX_LABEL] ?? '');
+    for (const { Labels } of paused) {
+      const sandboxId = Labels[SANDBOX_LABEL] ?? '';
+      // The engine resumes it at the end of the capture of this process.
+      if (!this.capturing.has(sandboxId)) this.noteStrange(sandboxId);
+    }
   }
 
   private async captureNow(
@@ -122,22 +139,22 @@ export class DiskCaptures implements EngineSnapshots {
     const found = await findContainer(this.parts, sandboxId);
     const before = found && (await docker.getContainer(found.Id).inspect().catch(ignoreStatus(NOT_FOUND)));
     const made = await inspectSnapshot(docker, { orgId, snapshotId });
-    if (made) return capturedOf(made, before && (await this.imageOf(before)));
+    if (made) return capturedOf(made, before && (await this.imageOf(before)), instanceId);
     if (!before || before.State.Status === 'created') {
       throw new CaptureRefusedError('disk_missing', 'the sandbox has no disk on its engine: start it first');
     }
     const below = await this.imageOf(before);
     try {
-      await this.commit(before.Id, snapshotId, sandboxId);
+      const committedId = await this.commit(before.Id, snapshotId, sandboxId);
       const after = await docker.getContainer(before.Id).inspect().catch(ignoreStatus(NOT_FOUND));
       if (own.isDisturbed || !after || momentOf(after) !== momentOf(before)) {
         throw new CaptureRefusedError('sandbox_changed', CHANGED);
       }
-      const committed = await docker.getImage(captureName(snapshotId)).inspect();
+      const committed = await docker.getImage(committedId).inspect();
       const digest = before.Config.Labels[IMAGE_LABEL] ?? below.Id;
       const ids = { instanceId, orgId, snapshotId };
       const image = await makeSnapshotImage(untimed, ids, { committed, below, digest });
-      return capturedOf(image, below);
+      return capturedOf(image, below, instanceId);
     } finally {
       // The sweep finds it after a failure.
       const committed = untimed.getImage(captureName(snapshotId));
@@ -145,11 +162,13 @@ export class DiskCaptures implements EngineSnapshots {
     }
   }
 
-  private async commit(containerId: string, snapshotId: string, sandboxId: string): Promise<void> {
+  /** Returns the id of the image: the end of an earlier commit may take its name. */
+  private async commit(containerId: string, snapshotId: string, sandboxId: string): Promise<string> {
     const [repo, tag] = captureName(snapshotId).split(':');
     try {
       const container = this.parts.untimed.getContainer(containerId);
-      await container.commit({ repo, tag, pause: true, comment: COMMENT });
+      const { Id } = (await container.commit({ repo, tag, pause: true, comment: COMMENT })) as { Id: string };
+      return Id;
     } catch (error) {
       const status = statusOf(error);
       if (status === undefined) this.noteStrange(sandboxId);
@@ -163,26 +182,34 @@ export class DiskCaptures implements EngineSnapshots {
   }
 
   private noteStrange(sandboxId: string): void {
-    if (!this.strange.has(sandboxId)) this.strange.set(sandboxId, performance.now());
+    if (!this.strange.has(sandboxId)) this.strange.set(sandboxId, { noticedAt: performance.now() });
   }
 
   /** The end of an earlier commit would resume the sandbox in the middle of this one. */
   private async untilResumed(sandboxId: string, signal: AbortSignal): Promise<void> {
     while (this.strange.has(sandboxId) && !signal.aborted) {
       await this.look(sandboxId);
-      if (this.strange.has(sandboxId)) await sleep(LOOK_EVERY_MS, signal);
+      const pause = this.strange.get(sandboxId);
+      if (pause?.forcedAt !== undefined) throw new CaptureRefusedError('sandbox_changed', UNKNOWN_END);
+      if (pause) await sleep(LOOK_EVERY_MS, signal);
     }
   }
 
   private async look(sandboxId: string): Promise<void> {
+    const pause = this.strange.get(sandboxId);
+    if (!pause) return;
     const found = await findContainer(this.parts, sandboxId);
+    const now = performance.now();
     if (found?.State === 'paused') {
-      if (performance.now() - (this.strange.get(sandboxId) ?? 0) < LONGEST_PAUSE_MS) return;
+      if (now - pause.noticedAt < this.longestPauseMs) return;
+      pause.forcedAt = now;
+      this.disturb(sandboxId);
       const resuming = this.parts.docker.getContainer(found.Id).unpause();
       // It may have ended, or run again, by now.
       await resuming.catch(ignoreStatus(NOT_FOUND, CONFLICT, SERVER_ERROR));
+    } else if (!found || now - (pause.forcedAt ?? -Infinity) > LONGEST_PAUSE_MS) {
+      this.strange.delete(sandboxId);
     }
-    this.strange.delete(sandboxId);
   }
 
   /** The engine completes a commit whose process was killed, and a repeated one takes the name of its image. */

@@ -53,19 +53,25 @@ export async function findSnapshotImage(
 }
 
 /** The bytes of the image below all snapshots of which `image` may be the last. */
-export function baseBytesOf(image: InspectedImage): number {
+export function baseBytesOf(image: InspectedImage, instanceId: string): number {
   const labels = labelsOf(image);
-  // Other images may have any label.
-  return SNAPSHOT_LABEL in labels && INSTANCE_LABEL in labels
-    ? Number(labels[BASE_BYTES_LABEL] ?? image.Size)
-    : image.Size;
+  const snapshotId = labels[SNAPSHOT_LABEL] ?? '';
+  // Other images may have any label, and no pulled image gets this name.
+  const isSnapshot = image.RepoTags?.includes(snapshotName(snapshotId)) ?? false;
+  if (!isSnapshot || labels[INSTANCE_LABEL] !== instanceId) return image.Size;
+  const text = labels[BASE_BYTES_LABEL] ?? '';
+  return /^\d{1,15}$/.test(text) ? Math.min(Number(text), image.Size) : image.Size;
 }
 
-export function capturedOf(image: InspectedImage, below: InspectedImage | undefined): Captured {
+export function capturedOf(
+  image: InspectedImage,
+  below: InspectedImage | undefined,
+  instanceId: string,
+): Captured {
   const layers = image.RootFS.Layers ?? [];
   const isUnchanged = below !== undefined && layers.length === (below.RootFS.Layers ?? []).length;
   return {
-    bytes: Math.max(0, image.Size - baseBytesOf(image)),
+    bytes: image.Size - baseBytesOf(image, instanceId),
     contentDigest: isUnchanged ? EMPTY_LAYER : layers.at(-1)!,
   };
 }
@@ -94,7 +100,7 @@ export async function makeSnapshotImage(
         [ORG_LABEL]: orgId,
         [SNAPSHOT_LABEL]: snapshotId,
         [IMAGE_LABEL]: digest,
-        [BASE_BYTES_LABEL]: String(baseBytesOf(below)),
+        [BASE_BYTES_LABEL]: String(baseBytesOf(below, instanceId)),
       },
     },
     rootfs: { type: 'layers', diff_ids: layers },
