@@ -128,7 +128,9 @@ describeMicrovm('images and disks of the microvm runtime', () => {
     expect(facts).toContain('from the machinefrom the machinefrom the machine\n');
     expect(facts).toMatch(/\n1$/);
     const other = await create('other', { mounts: [mount('disks/disk.raw', 'raw', '/raw')] });
-    expect(other.status).not.toBe('running');
+    expect(other.error?.message ?? other.stop_message, JSON.stringify(other)).toContain(
+      `mounts[0]: the disk image disks/disk.raw cannot be used: the sandbox ${id} uses it`,
+    );
     await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 60 });
     const read = (image: string, name: string) =>
       execFileSync('debugfs', ['-R', `cat ${name}`, image], {

@@ -4,10 +4,13 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import { Changes } from '../../src/engines/microvm/changes.js';
 import { holdingOf, readHeld } from '../../src/engines/microvm/holdings.js';
 import { followOutput } from '../../src/engines/microvm/output-log.js';
+import { placesOf } from '../../src/engines/microvm/places.js';
 import { isAlive } from '../../src/engines/microvm/processes.js';
 import { askUse, connectIn, requestStop } from '../../src/engines/microvm/supervisor.js';
+import { untilReady } from '../../src/engines/microvm/until-ready.js';
 import { microsOf, now } from '../../src/lib/instant.js';
 import {
   describeSupervisor,
@@ -235,6 +238,20 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     const record = await vm.untilRecord(({ end }) => end !== undefined);
     expect(record.exit).toEqual({ code: 7, outOfMemory: false });
     expect(record.end).toMatchObject({ status: 9, stop: 'none', shutdown: 'guest' });
+  });
+
+  test('is waited for by a start that is given up, until its first record', async () => {
+    const vm = begin(`${READY} sleep 600`);
+    const changes = new Changes(vm.directory);
+    try {
+      const signal = AbortSignal.abort();
+      await untilReady({ changes, isEmulated: true }, vm.places, { signal, ended: vm.ended });
+      expect(isAlive((await vm.record())!)).toBe(true);
+      const folder = placesOf(vm.directory, 'none');
+      await untilReady({ changes, isEmulated: true }, folder, { signal, ended: Promise.resolve() });
+    } finally {
+      changes.close();
+    }
   });
 
   test('tells the sandbox the time when it asks, and after a pause', async () => {

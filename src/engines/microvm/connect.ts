@@ -12,6 +12,7 @@ import { newId } from '../../lib/uuid.js';
 import type { ValuesOf } from '../../options/option.js';
 import { Changes } from './changes.js';
 import { ControlGroups } from './control-groups.js';
+import { ImageUses } from './disks/image-uses.js';
 import { ImageStore } from './images/image-store.js';
 import { IMAGES_DIRECTORY } from './images/images-directory.js';
 import { ownArchitecture } from './images/own-architecture.js';
@@ -97,6 +98,7 @@ export async function connectMicrovm(
       sharedCpuMillis,
       defaultDiskMib: surroundings.defaultDiskMib || DEFAULT_DISK_MIB,
       users: new MonitorUsers(instanceId),
+      imageUses: new ImageUses(),
       groups,
       changes: new Changes(directory),
       networks,

@@ -30,6 +30,8 @@ const RunFile = Type.Object({
   workdir: Type.String(),
   /** The name of its link on the machine. Absent: it has no network. */
   link: Type.Optional(Type.String()),
+  /** The files of its disk images. Absent: it has none. */
+  diskImages: Type.Optional(Type.Array(Type.Object({ file: Type.String(), isReadonly: Type.Boolean() }))),
 });
 export type RunFile = Static<typeof RunFile>;
 

@@ -3,6 +3,7 @@ import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { BootFiles } from './boot/boot-files.js';
 import type { Changes } from './changes.js';
 import type { ControlGroups } from './control-groups.js';
+import type { ImageUses } from './disks/image-uses.js';
 import type { VmImages } from './images/vm-images.js';
 import type { VmNetworks } from './network/vm-networks.js';
 import type { MonitorUsers } from './users.js';
@@ -26,6 +27,7 @@ export interface MicrovmParts {
   /** For sandboxes without a disk size. */
   defaultDiskMib: number;
   users: MonitorUsers;
+  imageUses: ImageUses;
   /** Undefined: this process may not write control groups. */
   groups: ControlGroups | undefined;
   changes: Changes;

@@ -96,7 +96,8 @@ export class MicrovmRuntime implements Runtime {
       await sleep(SETTLE_MS);
     }
     await this.parts.networks.finish(sandboxId);
-    this.parts.users.release(sandboxId);
+    this.parts.users.claims.release(sandboxId);
+    this.parts.imageUses.claims.release(sandboxId);
     this.parts.changes.announce();
   }
 
@@ -121,8 +122,11 @@ export class MicrovmRuntime implements Runtime {
     const held = await heldSandboxes(this.parts.directory);
     const running = held.filter((sandbox) => sandbox.isAlive);
     this.running = new Map(running.map((sandbox) => [sandbox.identity.sandboxId, sandbox]));
-    this.parts.users.keep(
-      new Map(running.flatMap(({ identity, run }) => (run ? [[identity.sandboxId, run.user] as const] : []))),
+    const runs = running.flatMap(({ identity, run }) => (run ? [[identity.sandboxId, run] as const] : []));
+    this.parts.users.claims.keep(new Map(runs.map(([id, { user }]) => [id, user])), listedAt);
+    this.parts.imageUses.claims.keep(
+      new Map(runs.map(([id, { diskImages = [] }]) => [id, diskImages])),
+      listedAt,
     );
     this.guests.keep(new Set(running.flatMap(({ run }) => run?.runId ?? [])));
     await this.parts.networks.note(running.flatMap(networkOf), listedAt);

@@ -6,18 +6,16 @@ import { syncDirectory } from '../../lib/directories.js';
 import { writeFileAtomically } from '../../lib/atomic-file.js';
 import type { DiskImageMount } from '../../spec/run-spec.js';
 import { MAX_DISK_IMAGES, openDiskImage } from './disks/disk-image.js';
+import type { ImageUse } from './disks/image-uses.js';
 import { prepareBoot } from './prepare-boot.js';
 import { prepareDisks } from './prepare-disks.js';
-import { hasRun, readHeld, readRecord, type HeldSandbox } from './holdings.js';
+import { hasRun, readHeld, type HeldSandbox } from './holdings.js';
 import type { Identity, RunFile } from './identity.js';
 import { monitorArguments, type Disk } from './monitor.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf, type SandboxPlaces } from './places.js';
-import { DESCRIPTOR, requestStop, startSupervisor } from './supervisor.js';
-
-/** A kernel needs a second with KVM, and a few where it is emulated; a busy machine many. */
-const READY_MS = { hardware: 60_000, emulated: 300_000 };
-const LOOK_MS = 500;
+import { DESCRIPTOR, startSupervisor } from './supervisor.js';
+import { untilReady } from './until-ready.js';
 
 /** Starts virtual machines: their disks, their supervisors, and the wait for their first program. */
 export class VmStarts {
@@ -31,7 +29,7 @@ export class VmStarts {
     if (held?.isAlive && !isCurrent)
       throw new Error(`the sandbox ${run.sandboxId} still has a run other than ${run.runId}`);
     const places = placesOf(this.parts.directory, run.sandboxId);
-    if (held?.isAlive) return this.untilReady(places, signal);
+    if (held?.isAlive) return untilReady(this.parts, places, { signal });
     const release = await this.parts.places.acquire(run.orgId, signal);
     if (signal.aborted) return;
     if (!release) throw new Error('the machine is busy with other starts');
@@ -39,8 +37,11 @@ export class VmStarts {
       const identity = await this.prepare(run, held, places, signal);
       if (!identity || signal.aborted) return;
       const { ended } = await this.launch(run, identity, places);
-      await this.untilReady(places, signal, ended);
+      await untilReady(this.parts, places, { signal, ended });
     } finally {
+      // A start that has failed gives up its claims at the next list.
+      this.parts.users.claims.settle(run.sandboxId);
+      this.parts.imageUses.claims.settle(run.sandboxId);
       this.parts.networks.settle(run.sandboxId);
       release();
     }
@@ -76,24 +77,33 @@ export class VmStarts {
         memoryMib: spec.memoryMib + parts.overheadMib,
       }) ?? [];
     const user = parts.users.take(sandboxId);
+    parts.imageUses.claims.release(sandboxId);
     const workdir = spec.workdir ?? (identity.image.workdir || '/');
     const network = await parts.networks.make(run);
-    const file: RunFile = { runId: run.runId, user, workdir, ...(network ? { link: network.link } : {}) };
-    await writeFileAtomically(places.runFile, JSON.stringify(file), { replace: true });
-    const boot = await prepareBoot(parts, run, { identity, network: network?.guest });
     const opened: number[] = [];
-    const images: FileHandle[] = [];
     const descriptorOf = (fd: number) => {
       opened.push(fd);
       return DESCRIPTOR.first + opened.length - 1;
     };
-    const imageOf = async (mount: DiskImageMount, index: number): Promise<Disk> => {
-      const file = await openDiskImage(parts.volumes, run.orgId, mount, `mounts[${index}]`);
-      images.push(file);
-      const isReadonly = mount.options?.readonly === true;
-      return { serial: `image${index}`, format: mount.format, isReadonly, descriptor: descriptorOf(file.fd) };
-    };
+    const images = new Map<number, FileHandle>();
     try {
+      for (const [index, mount] of spec.mounts.entries()) {
+        if (mount.type !== 'disk_image') continue;
+        if (images.size === MAX_DISK_IMAGES)
+          throw new StartRefusedError(`a virtual machine has at most ${MAX_DISK_IMAGES} disk images`);
+        images.set(index, await this.openImage(run, mount, `mounts[${index}]`));
+      }
+      const diskImages = [...parts.imageUses.of(sandboxId)];
+      const link = network?.link;
+      const file: RunFile = {
+        runId: run.runId,
+        user,
+        workdir,
+        ...(link === undefined ? {} : { link }),
+        ...(diskImages.length > 0 ? { diskImages } : {}),
+      };
+      await writeFileAtomically(places.runFile, JSON.stringify(file), { replace: true });
+      const boot = await prepareBoot(parts, run, { identity, network: network?.guest });
       const disks: Disk[] = [
         {
           serial: 'base',
@@ -110,10 +120,11 @@ export class VmStarts {
         { serial: 'boot', format: 'raw', isReadonly: true, descriptor: descriptorOf(boot.configuration) },
       ];
       for (const [index, mount] of spec.mounts.entries()) {
-        if (mount.type !== 'disk_image') continue;
-        if (images.length === MAX_DISK_IMAGES)
-          throw new StartRefusedError(`a virtual machine has at most ${MAX_DISK_IMAGES} disk images`);
-        disks.push(await imageOf(mount, index));
+        const image = images.get(index);
+        if (mount.type !== 'disk_image' || !image) continue;
+        const isReadonly = mount.options?.readonly === true;
+        const descriptor = descriptorOf(image.fd);
+        disks.push({ serial: `image${index}`, format: mount.format, isReadonly, descriptor });
       }
       const [kernel, initramfs] = [boot.kernel, boot.initramfs].map((path) =>
         descriptorOf(openSync(path, 'r')),
@@ -140,38 +151,26 @@ export class VmStarts {
         }),
       });
     } finally {
-      const ofHandles = new Set(images.map(({ fd }) => fd));
+      const handles = [...images.values()];
+      const ofHandles = new Set(handles.map(({ fd }) => fd));
       for (const fd of opened) if (!ofHandles.has(fd)) closeSync(fd);
-      for (const file of images) await file.close();
+      for (const handle of handles) await handle.close();
     }
   }
 
-  /** Throws StartRefusedError when the run has ended before. */
-  private async untilReady(
-    places: SandboxPlaces,
-    signal: AbortSignal,
-    ended: Promise<void> = new Promise(() => undefined),
-  ): Promise<void> {
-    const { parts } = this;
-    const limit = performance.now() + (parts.isEmulated ? READY_MS.emulated : READY_MS.hardware);
-    let isOver = false;
-    const over = ended.finally(() => (isOver = true));
-    while (!signal.aborted) {
-      const wasOver = isOver;
-      const record = await readRecord(places);
-      if (record?.readyAt !== undefined && record.startedAt !== undefined) return;
-      if (record?.end !== undefined) throw refusalOf(record.failed);
-      if (wasOver) throw refusalOf();
-      if (performance.now() > limit) {
-        await requestStop(places.run, 0);
-        throw new StartRefusedError('the virtual machine has not become ready in time');
-      }
-      await Promise.race([parts.changes.next(LOOK_MS, signal), over]);
-    }
+  private async openImage(
+    { orgId, sandboxId }: Run,
+    mount: DiskImageMount,
+    field: string,
+  ): Promise<FileHandle> {
+    const { volumes, imageUses } = this.parts;
+    const reserve = (use: ImageUse) => {
+      const holder = imageUses.reserve(sandboxId, use);
+      if (holder === undefined) return undefined;
+      if (holder === sandboxId)
+        return 'another mount has the same file: mount it once, or each with "readonly"';
+      return `the sandbox ${holder} uses it: stop that sandbox, or mount it with "readonly" in both`;
+    };
+    return openDiskImage(volumes, orgId, mount, { field, reserve });
   }
-}
-
-/** The console has the words of the monitor, which are not for callers: they name files of the machine. */
-function refusalOf(words = 'the virtual machine ended before its first program ran'): Error {
-  return new StartRefusedError(words);
 }

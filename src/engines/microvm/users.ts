@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { RunClaims } from './run-claims.js';
 
 /** Above the users that systemd gives to containers and services, and below the end of the 31-bit numbers. */
 const FIRST = 0x7000_0000;
@@ -10,31 +11,21 @@ const EACH = 65_536;
  * touch no other one. They have no entry in /etc/passwd and own no file.
  */
 export class MonitorUsers {
+  readonly claims = new RunClaims<number>();
   private readonly first: number;
-  private readonly taken = new Map<string, number>();
 
   constructor(instanceId: string) {
     const part = createHash('sha256').update(instanceId).digest().readUInt32BE(0) % INSTALLATIONS;
     this.first = FIRST + part * EACH;
   }
 
-  /** Those of the sandboxes that run, as their directories tell. */
-  keep(running: ReadonlyMap<string, number>): void {
-    for (const sandboxId of this.taken.keys()) if (!running.has(sandboxId)) this.taken.delete(sandboxId);
-    for (const [sandboxId, user] of running) this.taken.set(sandboxId, user);
-  }
-
   take(sandboxId: string): number {
-    const used = new Set(this.taken.values());
+    const used = new Set(this.claims.entries().map(([, user]) => user));
     for (let user = this.first; user < this.first + EACH; user += 1) {
       if (used.has(user)) continue;
-      this.taken.set(sandboxId, user);
+      this.claims.claim(sandboxId, user);
       return user;
     }
     throw new Error(`${EACH} virtual machines run, which is the most of an installation`);
-  }
-
-  release(sandboxId: string): void {
-    this.taken.delete(sandboxId);
   }
 }

@@ -1,8 +1,17 @@
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  linkSync,
+  mkdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
-import { openDiskImage } from '../../../src/engines/microvm/disks/disk-image.js';
+import { openDiskImage, type ReserveImage } from '../../../src/engines/microvm/disks/disk-image.js';
 import type { DiskImageMount } from '../../../src/spec/run-spec.js';
 import { newId } from '../../../src/lib/uuid.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
@@ -67,7 +76,12 @@ describeMicrovm('the file of a disk image', () => {
     mkdirSync(data, { recursive: true });
     execFileSync('cp', ['--recursive', `${made}/.`, data]);
     const store = new VolumeStore(root);
-    const open = async (host: string, format: Format, readonly = false) => {
+    const open = async (
+      host: string,
+      format: Format,
+      readonly = false,
+      reserve: ReserveImage = () => undefined,
+    ) => {
       const mount = {
         type: 'disk_image',
         host,
@@ -76,7 +90,7 @@ describeMicrovm('the file of a disk image', () => {
         volumeId,
         options: { readonly },
       } as DiskImageMount;
-      const handle = await openDiskImage(store, orgId, mount, 'mounts[0]');
+      const handle = await openDiskImage(store, orgId, mount, { field: 'mounts[0]', reserve });
       await handle.close();
       return 'opened';
     };
@@ -154,6 +168,26 @@ describeMicrovm('the file of a disk image', () => {
       const message = await refused(open(file, format));
       expect(message, file).toMatch(`mounts[0]: the disk image ${file} cannot be used: ${words}`);
     }
+  });
+
+  test('is reserved before its header is read, by its file', async () => {
+    const { data, open } = volume();
+    linkSync(join(data, 'disk.raw'), join(data, 'link'));
+    const seen: unknown[] = [];
+    const used: ReserveImage = (use) => {
+      seen.push(use);
+      return 'the sandbox one uses it';
+    };
+    expect(await refused(open('link', 'qcow2', false, used))).toBe(
+      'mounts[0]: the disk image link cannot be used: the sandbox one uses it',
+    );
+    await refused(open('disk.raw', 'raw', true, used));
+    const { dev, ino } = statSync(join(data, 'disk.raw'), { bigint: true });
+    const file = `${dev}:${ino}`;
+    expect(seen).toEqual([
+      { file, isReadonly: false },
+      { file, isReadonly: true },
+    ]);
   });
 
   test('is a file of the volume alone, through no symlink', async () => {

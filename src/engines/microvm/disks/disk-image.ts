@@ -4,6 +4,7 @@ import { StartRefusedError } from '../../../engine/runtime.js';
 import type { DiskImageMount } from '../../../spec/run-spec.js';
 import { fdPath, openForStat, VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
+import { fileOf, type ImageUse } from './image-uses.js';
 import { explainQcow2 } from './qcow2-header.js';
 import { explainVmdk } from './vmdk-header.js';
 
@@ -11,17 +12,21 @@ const SECTOR_BYTES = 512;
 /** The machine has 24 places of virtio devices. */
 export const MAX_DISK_IMAGES = 12;
 
+/** Returns why the file may not be used now. */
+export type ReserveImage = (use: ImageUse) => string | undefined;
+
 /**
  * Opens the file of a disk image in its volume, for a monitor that gets the descriptor and the format. No symlink is
- * followed, and the file names no other file. The monitor opens the header again: uploads replace files instead of
- * changing them, monitors lock theirs, and no volume is shared with a virtual machine as a directory. The caller closes
- * the file. `field`: the mount in the request. Throws StartRefusedError.
+ * followed, and the file names no other file. The monitor opens the header again. Until then nobody changes it:
+ * `reserve` keeps other sandboxes from it, uploads replace files instead of changing them, and no volume is shared with
+ * a virtual machine as a directory. The caller closes the file. `field`: the mount in the request. Throws
+ * StartRefusedError.
  */
 export async function openDiskImage(
   volumes: Pick<VolumeStore, 'openParent'>,
   orgId: string,
   mount: DiskImageMount,
-  field: string,
+  { field, reserve }: { field: string; reserve: ReserveImage },
 ): Promise<FileHandle> {
   const refusal = (reason: string) =>
     new StartRefusedError(`${field}: the disk image ${mount.host} cannot be used: ${reason}`);
@@ -30,7 +35,10 @@ export async function openDiskImage(
   });
   if (!file) throw refusal('it is no file');
   try {
-    const reason = await explain(file, mount.format);
+    const isReadonly = mount.options?.readonly === true;
+    const reason =
+      reserve({ file: fileOf(await file.stat({ bigint: true })), isReadonly }) ??
+      (await explain(file, mount.format));
     if (reason !== undefined) throw refusal(reason);
     return file;
   } catch (error) {

@@ -1,0 +1,47 @@
+import { StartRefusedError } from '../../engine/runtime.js';
+import { readRecord } from './holdings.js';
+import type { MicrovmParts } from './parts.js';
+import type { SandboxPlaces } from './places.js';
+import { requestStop } from './supervisor.js';
+
+/** A kernel needs a second with KVM, and a few where it is emulated; a busy machine many. */
+const READY_MS = { hardware: 60_000, emulated: 300_000 };
+const LOOK_MS = 500;
+
+export interface ReadyWait {
+  signal: AbortSignal;
+  /** The end of the supervisor. Absent: an earlier process has started it. */
+  ended?: Promise<void>;
+}
+
+/**
+ * Waits for the first program of a virtual machine. Throws StartRefusedError when the run has ended before. An aborted
+ * start waits for the first record too: a deletion that follows finds no other trace of the supervisor.
+ */
+export async function untilReady(
+  { changes, isEmulated }: Pick<MicrovmParts, 'changes' | 'isEmulated'>,
+  places: SandboxPlaces,
+  { signal, ended = new Promise(() => undefined) }: ReadyWait,
+): Promise<void> {
+  const limit = performance.now() + (isEmulated ? READY_MS.emulated : READY_MS.hardware);
+  let isOver = false;
+  const over = ended.finally(() => (isOver = true));
+  for (;;) {
+    const wasOver = isOver;
+    const record = await readRecord(places);
+    if (signal.aborted && (record !== undefined || wasOver)) return;
+    if (record?.readyAt !== undefined && record.startedAt !== undefined) return;
+    if (record?.end !== undefined) throw refusalOf(record.failed);
+    if (wasOver) throw refusalOf();
+    if (performance.now() > limit) {
+      await requestStop(places.run, 0);
+      throw new StartRefusedError('the virtual machine has not become ready in time');
+    }
+    await Promise.race([changes.next(LOOK_MS, signal.aborted ? undefined : signal), over]);
+  }
+}
+
+/** The console has the words of the monitor, which are not for callers: they name files of the machine. */
+function refusalOf(words = 'the virtual machine ended before its first program ran'): Error {
+  return new StartRefusedError(words);
+}
