@@ -153,13 +153,13 @@ export async function countPublishedPorts(sql: Sql, orgId: string): Promise<numb
 }
 
 /**
- * A deleted snapshot counts until it is purged, because it can be restored. A snapshot that is being made counts
- * without bytes.
+ * A deleted snapshot counts until its data is erased: it can be restored, or sandboxes need it. A snapshot that is being
+ * made counts without bytes.
  */
 export async function sumSnapshots(sql: Sql, orgId: string): Promise<{ count: number; bytes: number }> {
   const { rows } = await sql.query<{ count: number; bytes: number }>(
     `select count(*)::int as count, coalesce(sum(size_bytes), 0)::bigint as bytes from snapshots
-     where org_id = $1 and removed_at is null and status <> 'failed'`,
+     where org_id = $1 and erased_at is null and status <> 'failed'`,
     [orgId],
   );
   return rows[0]!;

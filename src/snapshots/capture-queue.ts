@@ -40,6 +40,8 @@ export class CaptureQueue {
   private readonly slots = new Slots(CAPTURES_AT_ONCE);
   private readonly busy = new Map<string, Promise<void>>();
   private readonly retryAt = new Map<string, number>();
+  /** When the latest capture of an organization began. */
+  private readonly lastBegun = new Map<string, number>();
   private isClosing = false;
 
   constructor(
@@ -49,11 +51,15 @@ export class CaptureQueue {
   ) {}
 
   async pass(term: Term): Promise<void> {
-    const rows = await nextOfEach(this.ctx.pool, this.ctx.runtime.engineId);
-    const waiting = new Set(rows.map(({ id }) => id));
-    for (const id of this.retryAt.keys()) if (!waiting.has(id)) this.retryAt.delete(id);
-    for (const row of rows) {
-      if (this.busy.has(row.id) || performance.now() < (this.retryAt.get(row.id) ?? 0)) continue;
+    const now = performance.now();
+    for (const [id, at] of this.retryAt) if (at <= now) this.retryAt.delete(id);
+    // Nothing waits for longer.
+    for (const [id, at] of this.lastBegun) if (at <= now - LONGEST_CAPTURE_MS) this.lastBegun.delete(id);
+    const rows = await nextOfEach(this.ctx.pool, this.ctx.runtime.engineId, [...this.retryAt.keys()]);
+    // A stable sort: the oldest first among those without a capture.
+    const begunAt = ({ org_id }: SnapshotRow) => this.lastBegun.get(org_id) ?? 0;
+    for (const row of rows.toSorted((a, b) => begunAt(a) - begunAt(b))) {
+      if (this.busy.has(row.id)) continue;
       const release = this.slots.acquire(row.org_id);
       if (!release) continue;
       const work = this.run(term, row).finally(() => {
@@ -80,6 +86,7 @@ export class CaptureQueue {
         this.retryAt.set(row.id, performance.now() + RETRY_MS);
         return;
       }
+      this.lastBegun.set(row.org_id, performance.now());
       const captured = await this.capture(term, begun);
       await this.inTerm(term, (tx) => completeSnapshot(ctx, tx, begun, captured));
     } catch (error) {

@@ -47,7 +47,8 @@ export async function scheduleDeletion(
   afterMs: number,
 ): Promise<Instant> {
   const purgeAt = addMillis(at, afterMs);
-  await updateSnapshot(tx, row, { status: 'deleting', purge_at: purgeAt }, at);
+  await updateSnapshot(tx, row, { status: 'deleting', purge_at: purgeAt, sampled_at: null }, at);
+  // The next reading is of a snapshot that sandboxes need.
   await endAccruals(tx, row.org_id, row.id, at);
   await recordEvent(tx, {
     orgId: row.org_id,

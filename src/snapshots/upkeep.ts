@@ -4,15 +4,17 @@ import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import type { EngineSnapshots } from '../engine/runtime.js';
 import { addMillis } from '../lib/instant.js';
+import { endAccruals } from '../volumes/accrual-queries.js';
 import type { Term } from '../workers/lease.js';
 import { readSize } from './complete.js';
 import { updateSnapshot } from './queries.js';
 import {
+  chargedInVain,
   deleteFailedSnapshots,
   dueForReading,
   keptSnapshots,
   lockDueSnapshots,
-  lockReady,
+  lockKept,
   setErased,
   setSampled,
 } from './work-queries.js';
@@ -52,6 +54,7 @@ export async function tendSnapshots(ctx: Context, term: Term, snapshots: EngineS
   const held = new Map((await snapshots.list()).map((one) => [one.snapshotId, one]));
   const rows = await keptSnapshots(ctx.pool, ctx.runtime.engineId);
   const known = new Set(rows.map(({ id }) => id));
+  await readSizes(ctx, term, held);
   for (const { org_id, id, is_over: isOver, is_needed: isNeeded } of rows) {
     if (!term.valid) return;
     if (!isOver || isNeeded) continue;
@@ -65,7 +68,6 @@ export async function tendSnapshots(ctx: Context, term: Term, snapshots: EngineS
     await removed(ctx, snapshots, snapshotId);
   }
   await snapshots.sweep();
-  await readSizes(ctx, term, held);
   await deleteFailedSnapshots(ctx.pool, addMillis(ctx.now(), -KEPT_MS));
 }
 
@@ -80,13 +82,24 @@ async function removed(ctx: Context, snapshots: EngineSnapshots, snapshotId: str
 
 /** A snapshot that the engine has lost is not charged. */
 async function readSizes(ctx: Context, term: Term, held: ReadonlyMap<string, unknown>): Promise<void> {
+  for (const ref of await chargedInVain(ctx.pool, ctx.runtime.engineId)) {
+    if (!term.valid) return;
+    await inTransaction(ctx.pool, async (tx) => {
+      await term.assertHeld(tx);
+      const row = await lockKept(tx, ref);
+      // It may be restored by now.
+      if (row?.status !== 'deleting') return;
+      await setSampled(tx, ref, null);
+      await endAccruals(tx, ref.org_id, ref.id, ctx.now());
+    });
+  }
   const dueAt = addMillis(ctx.now(), -ctx.settings.volumeSampleMs);
   for (const ref of await dueForReading(ctx.pool, ctx.runtime.engineId, dueAt)) {
     if (!term.valid) return;
     if (!held.has(ref.id)) continue;
     await inTransaction(ctx.pool, async (tx) => {
       await term.assertHeld(tx);
-      const row = await lockReady(tx, ref);
+      const row = await lockKept(tx, ref);
       if (!row) return;
       const at = ctx.now();
       await setSampled(tx, ref, at);

@@ -2,16 +2,23 @@ import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import { COLUMNS, type CompleteSnapshot, type SnapshotRow } from './queries.js';
 
-/** The oldest one of each organization that waits for its capture or is captured on this engine, the oldest first. */
-export async function nextOfEach(sql: Sql, engineId: string): Promise<SnapshotRow[]> {
+/**
+ * The oldest one of each organization that waits for its capture or is captured on this engine, the oldest first.
+ * Leaves out those of `except`.
+ */
+export async function nextOfEach(
+  sql: Sql,
+  engineId: string,
+  except: readonly string[],
+): Promise<SnapshotRow[]> {
   const { rows } = await sql.query<SnapshotRow & Record<string, unknown>>(
     `select ${COLUMNS} from (
        select distinct on (org_id) * from snapshots
-       where worker_id = $1 and status in ('queued', 'in_progress')
+       where worker_id = $1 and status in ('queued', 'in_progress') and id <> all ($2::uuid[])
        order by org_id, created_at, id
      ) first
      order by created_at, id`,
-    [engineId],
+    [engineId, except],
   );
   return rows;
 }
@@ -43,6 +50,9 @@ export async function lockDueSnapshots(
   return rows;
 }
 
+/** A sandbox of the engine has a disk that was made from the snapshot `p`, or will have one. */
+const NEEDED = `exists (select from sandboxes s where s.disk_snapshot_id = p.id and s.destroyed_at is null)`;
+
 /** A snapshot of which the engine may have something. */
 export interface KeptSnapshot {
   org_id: string;
@@ -56,7 +66,7 @@ export interface KeptSnapshot {
 export async function keptSnapshots(sql: Sql, engineId: string): Promise<KeptSnapshot[]> {
   const { rows } = await sql.query<KeptSnapshot & Record<string, unknown>>(
     `select p.org_id, p.id, p.removed_at is not null or p.status = 'failed' as is_over,
-       exists (select from sandboxes s where s.disk_snapshot_id = p.id and s.destroyed_at is null) as is_needed
+       ${NEEDED} as is_needed
      from snapshots p where p.worker_id = $1 and p.erased_at is null`,
     [engineId],
   );
@@ -71,20 +81,46 @@ export async function setErased(
   await sql.query('update snapshots set erased_at = $3 where org_id = $1 and id = $2', [org_id, id, at]);
 }
 
-/** The ready ones whose size is to be charged again. */
+/** Those whose size is to be charged again: the ready ones, and deleted ones that sandboxes need. */
 export async function dueForReading(
   sql: Sql,
   engineId: string,
   dueAt: Instant,
 ): Promise<Pick<SnapshotRow, 'org_id' | 'id'>[]> {
   const { rows } = await sql.query<{ org_id: string; id: string }>(
-    `select org_id, id from snapshots
-     where worker_id = $1 and status = 'ready' and removed_at is null and erased_at is null
+    `select org_id, id from snapshots p
+     where worker_id = $1 and erased_at is null and (status = 'ready' or (status = 'deleting' and ${NEEDED}))
        and (sampled_at is null or sampled_at <= $2)
      order by sampled_at nulls first`,
     [engineId, dueAt],
   );
   return rows;
+}
+
+/** The deleted ones that are charged, although no sandbox needs them any more. */
+export async function chargedInVain(
+  sql: Sql,
+  engineId: string,
+): Promise<Pick<SnapshotRow, 'org_id' | 'id'>[]> {
+  const { rows } = await sql.query<{ org_id: string; id: string }>(
+    `select org_id, id from snapshots p
+     where worker_id = $1 and erased_at is null and status = 'deleting' and sampled_at is not null and not ${NEEDED}`,
+    [engineId],
+  );
+  return rows;
+}
+
+/** One whose data the engine has. */
+export async function lockKept(
+  tx: Sql,
+  { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
+): Promise<CompleteSnapshot | undefined> {
+  const { rows } = await tx.query<CompleteSnapshot & Record<string, unknown>>(
+    `select ${COLUMNS} from snapshots
+     where org_id = $1 and id = $2 and status in ('ready', 'deleting') and erased_at is null for update`,
+    [org_id, id],
+  );
+  return rows[0];
 }
 
 export async function lockReady(
@@ -110,7 +146,7 @@ export async function deleteFailedSnapshots(sql: Sql, before: Instant): Promise<
 export async function setSampled(
   sql: Sql,
   { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
-  at: Instant,
+  at: Instant | null,
 ): Promise<void> {
   await sql.query('update snapshots set sampled_at = $3 where org_id = $1 and id = $2', [org_id, id, at]);
 }

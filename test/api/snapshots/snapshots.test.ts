@@ -184,6 +184,34 @@ describe('a snapshot', () => {
     expect(line).toContain(',Snapshot,');
   });
 
+  test('is counted and charged after its purge, as long as a sandbox needs its data', async () => {
+    const org = await service.newOrg();
+    const { result } = await capture(org, await start(org, 'needed'), 'needed');
+    const { body: made } = await org.post('/v1/sandboxes', fromSnapshot('needs', 'needed'), running);
+    await org.delete('/v1/snapshots/by-name/needed');
+    await service.ctx.pool.query('update snapshots set purge_at = now() where id = $1', [result.id]);
+    await until(
+      async () => typesOf(org, result.id),
+      (types) => types.includes('snapshot_purged'),
+    );
+    expect((await org.get('/v1/quotas')).body.snapshots).toBe(1);
+    const isOpen = async () =>
+      (
+        await service.ctx.pool.query<{ open: boolean }>(
+          'select coalesce(bool_or(to_at > now()), false) as open from accruals where volume_id = $1',
+          [result.id],
+        )
+      ).rows[0]!.open;
+    await until(isOpen, (open) => open, 30_000);
+    await org.delete(`/v1/sandboxes/${made.id}`);
+    await until(isOpen, (open) => !open, 30_000);
+    await until(
+      async () => (await org.get('/v1/quotas')).body.snapshots,
+      (count) => count === 0,
+      30_000,
+    );
+  });
+
   test('counts in the quotas by number and by bytes', async () => {
     const small = await service.newOrg();
     const id = await start(small, 'counted');
@@ -282,6 +310,61 @@ test('a capture of one organization does not stop those of others', async () => 
   release();
   during = undefined;
   for (const id of ids) expect((await ended(slow, id))['status']).toBe('succeeded');
+});
+
+test('organizations have their turns, and a sandbox that does not start blocks no other', async () => {
+  const full = await startForTest({
+    simulated: { capacity: { vcpus: 5 }, onCapture: async (one) => during?.(one) },
+  });
+  const orgs: Client[] = [await full.newOrg(), await full.newOrg(), await full.newOrg()];
+  const begun: string[] = [];
+  const releases: (() => void)[] = [];
+  during = async ({ snapshotId }) => {
+    begun.push(snapshotId);
+    return new Promise<void>((resolve) => releases.push(resolve));
+  };
+  const ids: string[] = [];
+  const ask = async (client: Client, sandbox_id: string, name: string) => {
+    const { body, text } = await client.post('/v1/snapshots', { kind: 'disk', sandbox_id, name });
+    expect(body.status, text).toBe('queued');
+    ids.push(body.id);
+  };
+  const sandboxes: string[] = [];
+  for (const [index, client] of orgs.entries()) sandboxes.push(await start(client, `turn-${index}`));
+  const [a, b, c] = orgs as [Client, Client, Client];
+  const { body: stopped } = await a.post(
+    '/v1/sandboxes',
+    smallRequest('stopped', { resources: { vcpus: 2, memory_mib: 64 } }),
+    running,
+  );
+  await a.post(`/v1/sandboxes/${stopped.id}/stop`, undefined, { wait_for: 'stopped' });
+  await start(a, 'filler', { resources: { vcpus: 2, memory_mib: 64 } });
+  await ask(a, sandboxes[0]!, 'a1');
+  await ask(b, sandboxes[1]!, 'b1');
+  await until(
+    async () => Promise.resolve(begun.length),
+    (length) => length === 2,
+  );
+  await ask(a, stopped.id, 'a-starts');
+  await ask(a, sandboxes[0]!, 'a2');
+  await ask(b, sandboxes[1]!, 'b2');
+  await a.post(`/v1/sandboxes/${stopped.id}/start`);
+  await ask(c, sandboxes[2]!, 'c1');
+  const names = () => begun.map((id) => ['a1', 'b1', 'a-starts', 'a2', 'b2', 'c1'][ids.indexOf(id)]);
+  for (const [count, ended, last] of [
+    [3, 1, 'c1'],
+    [4, 0, 'a2'],
+  ] as const) {
+    releases[begun.indexOf(ids[ended]!)]!();
+    await until(
+      async () => Promise.resolve(begun.length),
+      (length) => length >= count,
+      20_000,
+    );
+    expect(names().at(-1)).toBe(last);
+  }
+  during = undefined;
+  for (const release of releases) release();
 });
 
 test('a key that is narrowed to labels sees the snapshots with them, and makes such', async () => {
