@@ -153,8 +153,8 @@ export async function countPublishedPorts(sql: Sql, orgId: string): Promise<numb
 }
 
 /**
- * A deleted snapshot counts until its data is erased: it can be restored, or sandboxes need it. A snapshot that is being
- * made counts without bytes.
+ * A deleted snapshot counts until its data is erased: it can be restored, or sandboxes need it. A snapshot that is
+ * being made counts without bytes.
  */
 export async function sumSnapshots(sql: Sql, orgId: string): Promise<{ count: number; bytes: number }> {
   const { rows } = await sql.query<{ count: number; bytes: number }>(

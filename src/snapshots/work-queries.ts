@@ -110,7 +110,7 @@ export async function chargedInVain(
   return rows;
 }
 
-/** One whose data the engine has. */
+/** A complete snapshot whose data the engine has. */
 export async function lockKept(
   tx: Sql,
   { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
