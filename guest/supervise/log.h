@@ -18,7 +18,7 @@ struct log {
   long latest; /* the time of the latest piece */
 };
 
-/* Continues the log of the previous run. */
+/* Continues the log of the previous run, after its last whole piece. */
 void open_log(struct log *log);
 
 /* A full disk loses pieces, and never half of one. */

@@ -1,5 +1,13 @@
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import {
+  appendFileSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  truncateSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -130,6 +138,28 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     const record = await vm.untilRecord(({ end }) => end !== undefined);
     expect(record.end!.status).toBe(0);
     expect(await outputOf(vm)).toBe('stdout: good\n');
+  });
+
+  test.each([
+    ['half a piece', (file: string) => truncateSync(file, statSync(file).size - 1)],
+    ['half a header', (file: string) => appendFileSync(file, Buffer.alloc(7, 1))],
+    ['zeros', (file: string) => truncateSync(file, statSync(file).size + 100_000)],
+  ])('continues the output after a power loss that left %s', async (left, damage) => {
+    // Enough for several reads.
+    const script = `${READY} for i in {1..3000}; do printf '\\1\\0\\4\\0%04d\\2\\0\\62\\0%050d' $i $i; done >&8`;
+    const vm = begin(script);
+    await vm.untilRecord(({ end }) => end !== undefined);
+    await vm.ended;
+    const whole = await outputOf(vm);
+    expect(whole).toContain('3000');
+    damage(vm.places.output);
+    rmSync(vm.places.record);
+    const next = superviseAgain(vm, `${READY} printf '\\1\\0\\5\\0next\\n' >&8`);
+    await next.untilRecord(({ end }) => end !== undefined);
+    await next.ended;
+    const lost = left === 'half a piece' ? `stderr: ${'0'.repeat(46)}3000` : '';
+    expect(whole.endsWith(lost)).toBe(true);
+    expect(await outputOf(vm)).toBe(`${whole.slice(0, whole.length - lost.length)}stdout: next\n`);
   });
 
   test('bounds the disk for a flood of output, and loses none of the latest', async () => {
