@@ -1,6 +1,7 @@
 #include "monitor.h"
 #include "../common/execute.h"
 #include "../common/rights.h"
+#include "files.h"
 #include <linux/fcntl.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
@@ -52,6 +53,7 @@ __attribute__((noreturn)) static void become_monitor(const int given[DESCRIPTORS
   check("leave the network", call(__NR_unshare, CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, 0, 0, 0));
   check("allow its signals", call(__NR_rt_sigprocmask, SIG_SETMASK, &no_signal, 0, sizeof no_signal));
   drop_rights(monitor.user, monitor.also_group);
+  restrict_files(monitor.inherited);
   /* The supervisor may have died before the kernel knew of its part. */
   if (call(__NR_getppid, 0, 0, 0, 0) != parent) leave(EXIT_NOT_STARTED);
   fail("start the monitor", execute(monitor.command, environment));

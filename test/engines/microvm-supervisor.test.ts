@@ -111,6 +111,18 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     expect(text).toContain('SECRET=\n');
   });
 
+  test('lets the monitor open no file of the machine that all users may read', async () => {
+    const vm = begin(`${START}
+      for path in /etc/passwd /etc/shells /etc /tmp /dev/full /dev/null; do
+        (: < $path) 2>/dev/null && echo "opens $path"
+      done
+      (: > /tmp/sandkeep-written) 2>/dev/null && echo 'writes to /tmp'
+      echo tried`);
+    const { end } = await vm.untilRecord((record) => record.end !== undefined);
+    expect(end!.status).toBe(0);
+    expect(vm.console()).toBe('opens /dev/null\ntried\n');
+  });
+
   test('takes nothing of a hostile sandbox but the first words of each kind', async () => {
     const vm = begin(`${START}
       head -c 20000 /dev/zero >&7; echo >&7
