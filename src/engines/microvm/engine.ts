@@ -16,7 +16,8 @@ CapabilityBoundingSet=CAP_NET_ADMIN CAP_SETGID CAP_SETPCAP CAP_SETUID CAP_SYS_AD
 CapabilityBoundingSet=CAP_SYS_RESOURCE
 RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
 RestrictNamespaces=net ipc uts
-SystemCallFilter=@system-service @mount setns unshare`,
+SystemCallFilter=@system-service @mount setns unshare
+SystemCallFilter=landlock_add_rule landlock_create_ruleset landlock_restrict_self`,
     after: 'systemd-modules-load.service',
   },
   remedy: ': run "sandkeep doctor --runtime microvm", or use --runtime docker',
