@@ -68,6 +68,7 @@ export async function reserve(
 
   if (wereRoomy) await lockQuotas(tx, orgId, 'shared');
   const first = await read(tx, orgId, demands);
+  if (wanted.start || wanted.snapshot) refuseSuspended(first);
   if (wanted.start) await refuseStart(tx, caller, first, wanted.start.at);
   if (demands.every(({ quota }) => limitOf(first, quota) === null)) {
     roomyQuotas.delete(name);
@@ -157,15 +158,17 @@ function limitOf(limits: Limits, quota: Limit): number | null {
   return quota === 'max_total_storage_gib' ? storageLimit(limits) : limits[quota];
 }
 
+function refuseSuspended(limits: Limits): void {
+  if (!limits.is_suspended) return;
+  const details = { quota: 'is_suspended', limit: null, used: null };
+  throw new ApiError(
+    'quota_exceeded',
+    'the organization is suspended: nothing of it can be started',
+    details,
+  );
+}
+
 async function refuseStart(tx: Sql, caller: Caller, limits: Limits, at: Instant): Promise<void> {
-  if (limits.is_suspended) {
-    const details = { quota: 'is_suspended', limit: null, used: null };
-    throw new ApiError(
-      'quota_exceeded',
-      'the organization is suspended: nothing of it can be started',
-      details,
-    );
-  }
   if (!canExhaustHours(limits)) return;
   const exhausted = exhaustedHours(limits, await usedHours(tx, caller.orgId, startOfMonth(at), at));
   if (!exhausted) return;

@@ -137,21 +137,21 @@ export class CaptureQueue {
     const { disk, runtime } = this.ctx;
     const { snapshots } = runtime;
     if (!snapshots) throw new CaptureRefusedError('disk_missing', 'the engine makes no snapshots any more');
-    const bytes = await snapshots.measure(sandboxId);
-    if (bytes !== undefined) {
-      const limit = (await getLimits(this.ctx.pool, orgId))?.max_snapshot_gib ?? null;
-      const used = (await sumSnapshots(this.ctx.pool, orgId)).bytes;
-      if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
-      disk.check('engine', bytes);
-    }
+    const work = async () => {
+      const bytes = await snapshots.measure(sandboxId);
+      if (bytes !== undefined) {
+        const limit = (await getLimits(this.ctx.pool, orgId))?.max_snapshot_gib ?? null;
+        const used = (await sumSnapshots(this.ctx.pool, orgId)).bytes;
+        if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
+        disk.check('engine', bytes);
+      }
+      return snapshots.capture({ orgId, snapshotId, sandboxId }, term.signal);
+    };
     const left = Date.parse(row.created_at) + LONGEST_CAPTURE_MS - Date.parse(this.ctx.now());
     const ended = new AbortController();
     const late = sleep(Math.max(0, left), ended.signal).then(() => 'late' as const);
     try {
-      const captured = await Promise.race([
-        snapshots.capture({ orgId, snapshotId, sandboxId }, term.signal),
-        late,
-      ]);
+      const captured = await Promise.race([work(), late]);
       if (captured === 'late') throw new TimedOutError();
       return captured;
     } finally {

@@ -230,6 +230,9 @@ describe('a snapshot', () => {
     expect(full.body.error.details.quota).toBe('max_snapshot_gib');
     const { body } = await small.get('/v1/quotas');
     expect([body.snapshots, body.snapshot_gib_used]).toEqual([1, 1 / 1024]);
+    await limit('max_snapshot_gib = null, is_suspended = true');
+    const suspended = await small.post('/v1/snapshots', { kind: 'disk', sandbox_id: id, name: 'two' });
+    expect(suspended.body.error.details.quota).toBe('is_suspended');
     const fresh = await service.newOrg();
     const other = await start(fresh, 'too-large');
     await service.ctx.pool.query('update quotas set max_snapshot_gib = 0 where org_id = $1', [fresh.org.id]);

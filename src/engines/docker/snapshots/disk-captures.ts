@@ -221,6 +221,8 @@ export class DiskCaptures implements EngineSnapshots {
       const names = namesOf(RepoTags);
       if ((Labels[SANDBOX_LABEL] ?? '') === '' || names.some((name) => current.has(name))) continue;
       if (names.some((name) => !name.startsWith(`${CAPTURED_IMAGES}:`))) continue;
+      // It may be that of a commit in progress, whose name another one took.
+      if (names.length === 0 && this.capturing.size > 0) continue;
       const image = docker.getImage(Id);
       const inspected = await image.inspect().catch(ignoreStatus(NOT_FOUND));
       if (inspected?.Comment === COMMENT) await image.remove().catch(ignoreStatus(...ALREADY_REMOVED));
