@@ -194,6 +194,7 @@ export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
     stop_message: null,
     command: null,
     image_digest: null,
+    disk_snapshot_id: null,
     runtime: null,
     source: null,
     ...fields,

@@ -50,6 +50,7 @@ describe('create', () => {
       stop_message: null,
       command: null,
       image_digest: null,
+      disk_snapshot_id: null,
       runtime: 'simulated',
       source: null,
       spec: {

@@ -13,6 +13,8 @@ export const NAMES: Record<string, number> = {
   'nota.test': 13,
 };
 
+const DNS_PORT = 53;
+
 export interface Try {
   /** `tls` and `http` show a name, unless there is none. `raw` is another protocol, whose client speaks first. */
   kind: 'tls' | 'http' | 'raw';
@@ -22,7 +24,9 @@ export interface Try {
 }
 
 /** Whether the name server of the sandbox answers the name: some connection to it could be allowed. */
-export function resolves({ rules = [], default_egress }: NetworkPolicy, name: string): boolean {
+export function resolves(policy: NetworkPolicy, name: string): boolean {
+  const { rules = [], default_egress } = policy;
+  if (!hasResolver(policy)) return false;
   for (const rule of rules.filter(leaves)) {
     const domain = domainOf(rule);
     const isAbout = domain === undefined ? undefined : covers(domain, name);
@@ -32,6 +36,17 @@ export function resolves({ rules = [], default_egress }: NetworkPolicy, name: st
     if (isWhole && (isAbout || rule.destination === 'any')) return false;
   }
   return default_egress === 'allow';
+}
+
+/** A sandbox has a name server if a rule allows a name, or if its policy lets it ask a resolver by address. */
+function hasResolver({ rules = [], default_egress }: NetworkPolicy): boolean {
+  const leaving = rules.filter(leaves);
+  if (leaving.some((rule) => rule.action === 'allow' && domainOf(rule) !== undefined)) return true;
+  const hit = leaving.find(({ destination, protocols = [], ports = [] }) => {
+    if (destination !== 'any' || (protocols.length > 0 && !protocols.includes('udp'))) return false;
+    return ports.length === 0 || ports.some(({ start, end }) => start <= DNS_PORT && DNS_PORT <= end);
+  });
+  return (hit?.action ?? default_egress) === 'allow';
 }
 
 export function passes(
