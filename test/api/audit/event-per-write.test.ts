@@ -6,6 +6,7 @@ import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
 import { webhookSettings } from '../../../src/settings.js';
 import type { Answer } from '../../support/answer.js';
 import type { Client } from '../../support/client.js';
+import { ended } from '../../support/snapshots.js';
 import { operations } from '../../support/openapi.js';
 import { startReceiver, type Receiver } from '../../support/webhook-receiver.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -49,6 +50,8 @@ const sandbox = (suffix = '') => `/v1/sandboxes/${made['sandbox']}${suffix}`;
 const volume = (suffix = '') => `/v1/volumes/${made['volume']}${suffix}`;
 const webhook = (suffix = '') => `/v1/webhooks/${made['webhook']}${suffix}`;
 const key = (suffix = '') => `/v1/keys/${made['key']}${suffix}`;
+const snapshot = (suffix = '') => `/v1/snapshots/${made['snapshot']}${suffix}`;
+const credential = (id = '', suffix = '') => `/v1/registry-credentials${id === '' ? '' : '/'}${id}${suffix}`;
 const settle = (status: string) => untilStatus(client, made['sandbox']!, status);
 
 const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
@@ -162,6 +165,46 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
     },
   ],
   delete_pool: ['pool_deleted', () => client.delete('/v1/pools/python')],
+  create_snapshot: [
+    'snapshot_requested',
+    async () => {
+      await keep('sandbox', client.post('/v1/sandboxes', smallRequest('five'), { start: true }));
+      await settle('running');
+      const request = { kind: 'disk', sandbox_id: made['sandbox'], name: 'prepared' };
+      return keep('operation', client.post('/v1/snapshots', request));
+    },
+  ],
+  delete_snapshot: [
+    'snapshot_deletion_scheduled',
+    async () => {
+      made['snapshot'] = (await ended(client, made['operation']!))['result'].id;
+      return client.delete(snapshot());
+    },
+  ],
+  restore_snapshot: ['snapshot_restored', () => client.post(snapshot('/restore'), {})],
+  delete_snapshot_by_name: [
+    'snapshot_deletion_scheduled',
+    () => client.delete('/v1/snapshots/by-name/prepared'),
+  ],
+  create_registry_credential: [
+    'registry_credential_created',
+    () => {
+      const login = { username: 'robot', password: 'secret' };
+      return keep('credential', client.post(credential(), { pattern: 'victim.invalid', ...login }));
+    },
+  ],
+  update_registry_credential: [
+    'registry_credential_updated',
+    () => client.patch(credential(made['credential']), { username: 'other' }),
+  ],
+  test_registry_credential: [
+    'registry_credential_tested',
+    () => client.post(credential(made['credential'], '/test'), {}),
+  ],
+  delete_registry_credential: [
+    'registry_credential_deleted',
+    () => client.delete(credential(made['credential'])),
+  ],
 };
 
 /** Sessions have events of their own. */
