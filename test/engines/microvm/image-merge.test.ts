@@ -70,7 +70,10 @@ function randomLayer(random: (bound: number) => number, oracle: string): Entry[]
     ...(random(4) === 0 ? { pax: { 'SCHILY.xattr.user.note': `v${random(100)}` } } : {}),
   });
   const add = (name: string, more: Partial<Entry> & { type: NonNullable<Entry['type']> }) => {
-    entries.push({ ...facts(), name, content: Buffer.alloc(0), ...more });
+    const own = facts();
+    // The kernel gives a new directory the set-group-ID bit of its parent, and GNU tar may leave it there.
+    if (more.type === 'directory') own.mode &= ~0o2000;
+    entries.push({ ...own, name, content: Buffer.alloc(0), ...more });
     inLayer.set(name, more.type === 'directory' || more.type === 'file' ? more.type : 'other');
   };
   /** Directories on the way are in the layer, as builders write them. */
