@@ -123,7 +123,7 @@ export function differenceOf(wanted: RunSpec, member: RunSpec): Difference {
 }
 
 function isTooLong(spec: RunSpec): boolean {
-  return scriptTexts(spec).reduce((sum, [, text]) => sum + text.length, 0) > LONGEST_SCRIPTS;
+  return scriptTexts(spec).reduce((sum, [, text]) => sum + Buffer.byteLength(text), 0) > LONGEST_SCRIPTS;
 }
 
 export function isSameSpec(made: RunSpec, stored: RunSpec): boolean {
