@@ -14,10 +14,15 @@ interface FormField {
 /** Fields with lists of objects have no form: the JSON of the request has them. */
 export function createFields(api: OpenApi): string {
   const { schemas } = api.components;
-  // The form has `image`, in place of which clients may send these two.
-  const { source: _, reference: __, ...properties } = schemas['CreateSandboxRequest']!.properties!;
-  return JSON.stringify(fieldsOf({ ...schemas['CreateSandboxRequest']!, properties }, [], schemas));
+  const request = schemas['CreateSandboxRequest']!;
+  // The form has `image`, in place of which clients may send the other three.
+  const { source: _, reference: __, disk_snapshot_ref: ___, ...properties } = request.properties!;
+  const form = { ...request, properties: { ...properties, image: schemas[OCI_IMAGE]! } };
+  return JSON.stringify(fieldsOf(form, [], schemas));
 }
+
+/** The form starts a sandbox from an image of a registry. A sandbox from a snapshot begins at the snapshot. */
+const OCI_IMAGE = 'CloudRootfsSourceOci';
 
 function fieldsOf(schema: Schema, path: string[], schemas: Record<string, Schema>): FormField[] {
   return Object.entries(schema.properties ?? {}).flatMap(([name, field]) => {

@@ -152,6 +152,7 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByLabel('name (required)').focus();
     await page.keyboard.type('typed');
     await page.keyboard.press('Tab');
+    expect(await page.getByLabel('image reference (required)').inputValue()).toBe('python:3.12');
     await expectPresentable(page, 'create');
     await page.getByRole('button', { name: 'Create', exact: true }).last().focus();
     await page.keyboard.press('Enter');

@@ -112,6 +112,9 @@ const PREVIEW_WRITES = ['create_sandbox_preview', 'revoke_sandbox_preview'];
 /** `sandboxes/modifications.test.ts` covers it: it needs a sandbox with secrets. */
 const SECRET_WRITES = ['modify_sandbox'];
 
+/** `snapshots/repeated-requests.test.ts` covers these: a snapshot needs a sandbox that has run. */
+const SNAPSHOT_WRITES = ['create_snapshot', 'delete_snapshot', 'delete_snapshot_by_name', 'restore_snapshot'];
+
 const keyed = operations.filter(({ operation }) =>
   (operation as { parameters?: { name: string }[] }).parameters?.some(
     ({ name }) => name === 'Idempotency-Key',
@@ -122,7 +125,7 @@ test('every operation that takes a key is covered', () => {
   expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
     [
       ...Object.keys(WRITES),
-      ...[FILE_WRITES, INSIDE_WRITES, KEY_WRITES, PREVIEW_WRITES, SECRET_WRITES].flat(),
+      ...[FILE_WRITES, INSIDE_WRITES, KEY_WRITES, PREVIEW_WRITES, SECRET_WRITES, SNAPSHOT_WRITES].flat(),
     ].toSorted(),
   );
 });

@@ -146,17 +146,6 @@ describe('a snapshot', () => {
     expect([pooled.status, pooled.body.error.details]).toEqual([400, { field: 'image.type' }]);
   });
 
-  test('is made once for an idempotency key', async () => {
-    const ask = () =>
-      client.request('POST', '/v1/snapshots', {
-        body: { kind: 'disk', sandbox_id: source, name: 'once' },
-        headers: { 'idempotency-key': 'once' },
-      });
-    const [one, two] = [await ask(), await ask()];
-    expect([one.status, two.body.id]).toEqual([200, one.body.id]);
-    expect((await ended(client, one.body.id))['status']).toBe('succeeded');
-  });
-
   test('is charged from its completion to its deletion', async () => {
     const { result } = await capture(client, source, 'charged');
     const rows = async () =>
