@@ -1,9 +1,8 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Internet } from '../../test/support/internet/internet.js';
-import { untilListening, type Proxy } from './proxy.js';
+import { startProxy, type Proxy } from './proxy.js';
 
 const PORT = 8443;
 
@@ -19,21 +18,7 @@ export async function startHaproxy(internet: Internet, directory: string): Promi
   const file = join(directory, 'haproxy.cfg');
   writeFileSync(file, configuration(host, internet.address(10)));
   // -db: in the foreground.
-  const child = spawn('ip', ['netns', 'exec', internet.namespace, 'haproxy', '-db', '-f', file], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  const ended = once(child, 'exit');
-  await untilListening(host, PORT);
-  return {
-    version,
-    host,
-    port: PORT,
-    pid: child.pid!,
-    async stop() {
-      child.kill('SIGTERM');
-      await ended;
-    },
-  };
+  return startProxy(internet, { version, command: ['haproxy', '-db', '-f', file], host, port: PORT });
 }
 
 function readVersion(): string | undefined {

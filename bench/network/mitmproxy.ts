@@ -1,10 +1,9 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Internet } from '../../test/support/internet/internet.js';
-import { untilListening, type Proxy } from './proxy.js';
+import { startProxy, type Proxy } from './proxy.js';
 
 const CACHE = join(PACKAGE_ROOT, 'node_modules/.cache/mitmproxy');
 const PORT = 8080;
@@ -25,26 +24,11 @@ export async function startMitmproxy(internet: Internet, directory: string): Pro
     'modify_headers=/~q/authorization/Bearer value-of-the-bench',
     'stream_large_bodies=1m',
   ];
-  const child = spawn(
-    'ip',
-    ['netns', 'exec', internet.namespace, program, '-q', '--listen-host', host, '-p', String(PORT)].concat(
-      options.flatMap((option) => ['--set', option]),
-    ),
-    { stdio: ['ignore', 'ignore', 'inherit'] },
+  const command = [program, '-q', '--listen-host', host, '-p', String(PORT)].concat(
+    options.flatMap((option) => ['--set', option]),
   );
-  const ended = once(child, 'exit');
-  await untilListening(host, PORT);
   const version = /Mitmproxy: (\S+)/.exec(execFileSync(program, ['--version'], { encoding: 'utf8' }))![1]!;
-  return {
-    version,
-    host,
-    port: PORT,
-    pid: child.pid!,
-    async stop() {
-      child.kill('SIGTERM');
-      await ended;
-    },
-  };
+  return startProxy(internet, { version, command, host, port: PORT });
 }
 
 function install(): string | undefined {
