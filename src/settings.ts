@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
 import { connectionsFor } from './http/connections.js';
+import { REFUSAL_GAP_MS } from './http/refusal-delays.js';
 import type { SlotLimits } from './fairness/slots.js';
 import { descriptorLimit } from './lib/descriptor-limit.js';
 import { PACKAGE_ROOT } from './lib/package-root.js';
@@ -28,6 +29,8 @@ const FIXED_SETTINGS = {
   maxWaiters: 1_000,
   /** Concurrency limits of tests of registry credentials. */
   registryTests: { total: 16, each: 2 },
+  /** The time between two refusals of one organization or address that is beyond a limit. */
+  refusalGapMs: REFUSAL_GAP_MS,
   /** How long the body of a request may take to arrive, uploads of files aside. */
   bodyTimeoutMs: MINUTE_MS,
   maxLogFollowers: 500,

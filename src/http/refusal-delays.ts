@@ -11,11 +11,13 @@ export const MOST_DELAY_MS = 20_000;
 export class RefusalDelays {
   private readonly rate = new Rate();
 
+  constructor(private readonly gapMs = REFUSAL_GAP_MS) {}
+
   /** Returns how long the next refusal of the owner waits, in milliseconds. Undefined: too many wait already. */
   next(owner: string, now = performance.now()): number | undefined {
     const delay = REFUSAL_DELAY_MS + this.rate.aheadOf(owner, now);
     if (delay > MOST_DELAY_MS) return undefined;
-    this.rate.charge(owner, REFUSAL_GAP_MS, now);
+    this.rate.charge(owner, this.gapMs, now);
     return delay;
   }
 }

@@ -78,6 +78,7 @@ export interface ServerSettings {
   trustedProxies: readonly string[];
   hstsDays: number;
   basePath?: string | undefined;
+  refusalGapMs?: number;
 }
 
 export interface ServerParts {
@@ -98,7 +99,7 @@ export interface ServerParts {
 
 export function makeServer(
   log: FastifyBaseLogger,
-  { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath }: ServerSettings,
+  { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath, refusalGapMs }: ServerSettings,
   { observe, certificate, draining, ownerOf, others, hasTurns = true, unread = UNREAD }: ServerParts = {},
 ): App {
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
@@ -135,7 +136,7 @@ export function makeServer(
   const closeHandshakes = certificate && expectTls(app.server, certificate, answerPlainHttp);
   app.setValidatorCompiler(validatorCompiler);
   app.setSerializerCompiler(makeSerializerCompiler());
-  const delays = new RefusalDelays();
+  const delays = new RefusalDelays(refusalGapMs);
   const closing = new AbortController();
   setMaxListeners(0, closing.signal);
   app.setErrorHandler((error, request, reply) => {

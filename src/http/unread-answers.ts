@@ -45,6 +45,12 @@ export class UnreadAnswers {
   private readonly answers = new Set<Answer>();
   private readonly memory: Slots;
   private timer: NodeJS.Timeout | undefined;
+  /**
+   * The time in milliseconds, without what this process was held up. A process that stands still for a second passes
+   * on no bytes, for which no client is cut off.
+   */
+  private clock = 0;
+  private sweptAt = 0;
 
   constructor(private readonly limits: UnreadLimits) {
     this.memory = new Slots({ total: limits.total, each: limits.each });
@@ -53,11 +59,17 @@ export class UnreadAnswers {
   /** Counts the answer until the client has taken it. */
   hold(owner: string, reply: FastifyReply, bytes: number): void {
     if (bytes <= SHORT_BYTES) return;
-    const answer = { owner, socket: reply.request.raw.socket, bytes, taken: 0, takenAt: performance.now() };
+    const answer = { owner, socket: reply.request.raw.socket, bytes, taken: 0, takenAt: this.clock };
     this.answers.add(answer);
     this.memory.add(owner, bytes);
-    this.timer ??= setInterval(() => this.sweep(), this.limits.sweepMs).unref();
+    this.begin();
     whenOver(reply, () => this.release(answer));
+  }
+
+  private begin(): void {
+    if (this.timer !== undefined) return;
+    this.sweptAt = performance.now();
+    this.timer = setInterval(() => this.sweep(), this.limits.sweepMs).unref();
   }
 
   private release(answer: Answer): void {
@@ -65,8 +77,11 @@ export class UnreadAnswers {
   }
 
   private sweep(): void {
-    const now = performance.now();
-    const { stallMs, fullStallMs } = this.limits;
+    const { stallMs, fullStallMs, sweepMs } = this.limits;
+    const at = performance.now();
+    this.clock += Math.min(at - this.sweptAt, 2 * sweepMs);
+    this.sweptAt = at;
+    const now = this.clock;
     for (const answer of this.answers) {
       const taken = takenBytes(answer.socket);
       if (taken === undefined || taken !== answer.taken) Object.assign(answer, { taken, takenAt: now });

@@ -117,6 +117,16 @@ test.each(WAYS)('an answer that is read slowly arrives, by %s', async (way) => {
   expect(await read(open('/long'), true)).toBeGreaterThan(LONG.length);
 });
 
+test('a service that stands still cuts no client off', async () => {
+  const { open, connections } = await serve('http', { stallMs: 600 });
+  const socket = open('/long');
+  await until(connections, (count) => count === 1);
+  // The socket has taken what it can.
+  await pause(200);
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
+  expect(await read(socket)).toBeGreaterThan(LONG.length);
+});
+
 test('the answer that stands longest ends first where an owner has too many bytes', async () => {
   const { open, connections } = await serve('http', { each: 70 * MIB, fullStallMs: 200 });
   const first = open('/long');
