@@ -14,7 +14,7 @@ declare module 'fastify' {
 export function documentScope(schema: FastifySchema | undefined, url: string): void {
   if (schema?.scope === undefined) throw new Error(`the route ${url} names no scope`);
   if (schema.scope === 'any') return;
-  Object.assign(schema, { security: [{ api_key: [schema.scope] }] });
+  Object.assign(schema, { 'x-required-scope': schema.scope });
 }
 
 export function requireScope({ access }: Caller, needed: RouteScope): void {

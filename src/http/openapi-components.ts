@@ -12,7 +12,6 @@ interface Operation {
   operationId?: string;
   parameters?: Json[];
   responses?: Record<string, Response>;
-  security?: unknown;
 }
 
 const HEADERS = {

@@ -19,7 +19,7 @@ The enumerations \`status\` and \`status_reason\` of sandboxes and \`kind\` and 
 effect here. Unknown fields that would restrict something or give something (network, resources, limits, mounts, lifetimes, secrets)
 are always refused with \`invalid_request\`. With the header \`Prefer: handling=strict\` such a request is refused with \`invalid_request\`.
 
-**Scopes.** Each operation names the scope that a key needs for it under \`security\`. An operation without a scope accepts
+**Scopes.** Each operation names the scope that a key needs for it in \`x-required-scope\`. An operation without a scope accepts
 every key. \`write\` includes \`read\` of the same kind; \`org:admin\` includes every scope.
 
 **Lists.** \`next_cursor\` is null on the last page. An unknown filter is refused.`;

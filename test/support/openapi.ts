@@ -18,7 +18,8 @@ export const openapi = inlineOpenapi(
 interface Operation {
   operationId: string;
   summary: string;
-  security?: Record<string, string[]>[];
+  /** Absent: every key may call it. */
+  'x-required-scope'?: string;
   responses: Record<string, { content?: Record<string, { schema: unknown }> }>;
 }
 

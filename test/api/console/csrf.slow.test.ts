@@ -14,7 +14,7 @@ const ROUTES = operations.map(({ method, path, operation }) => ({
   method,
   pattern: path,
   id: operation.operationId,
-  scope: (operation.security?.[0]?.['api_key']?.[0] ?? 'any') as RouteScope,
+  scope: (operation['x-required-scope'] ?? 'any') as RouteScope,
 }));
 const CHANGES = ROUTES.filter(({ method }) => method !== 'GET');
 

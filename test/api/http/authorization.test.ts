@@ -18,8 +18,7 @@ import { startTestService, type TestService } from '../../support/service.js';
  * organizations are in isolation.test.ts; both fail when an operation is not classified.
  */
 const ROUTES = operations.map(({ method, path, operation }) => {
-  const [requirement] = operation.security ?? [];
-  const scope = (requirement?.['api_key']?.[0] ?? 'any') as RouteScope;
+  const scope = (operation['x-required-scope'] ?? 'any') as RouteScope;
   return { method, pattern: path, id: operation.operationId, scope };
 });
 
