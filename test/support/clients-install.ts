@@ -83,7 +83,7 @@ export async function installFromPyPI(): Promise<Installed<{ python: string; fol
 }
 
 /** Returns the folder of that name in the cache, and fills it when it is new. */
-async function installOnce(name: string, install: (folder: string) => Promise<void>): Promise<string> {
+export async function installOnce(name: string, install: (folder: string) => Promise<void>): Promise<string> {
   const installed = join(CACHE, name);
   if (existsSync(installed)) return installed;
   mkdirSync(CACHE, { recursive: true });
@@ -101,7 +101,7 @@ async function installOnce(name: string, install: (folder: string) => Promise<vo
 }
 
 /** The first line of the installer's error. */
-function reasonOf({ message, stderr = '' }: Error & { stderr?: string }): string {
+export function reasonOf({ message, stderr = '' }: Error & { stderr?: string }): string {
   const lines = stderr.split('\n').map((line) => line.trim());
   return lines.find((line) => /error/i.test(line)) ?? message;
 }
