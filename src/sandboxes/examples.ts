@@ -103,6 +103,18 @@ export const sandboxExamples: Examples = {
     parameters: { labels: '{"team":"ml"}', limit: 20 },
     answer: { data: [RUNNING], has_more: false, next_cursor: null },
   },
+  summarize_sandboxes: {
+    answer: {
+      created: 2,
+      starting: 1,
+      waiting: 0,
+      running: 7,
+      stopping: 0,
+      stopped: 31,
+      failed: 1,
+      hours: [{ hour: '2026-11-23T05:00:00Z', started: 9, failed: 1 }],
+    },
+  },
   create_sandbox: { parameters: { start: true, ...wait }, body: CREATED, answer: RUNNING },
   ...addressed('get_sandbox', id, get),
   ...addressed('get_by_name', name, get),

@@ -17,6 +17,8 @@ import { listSandboxes } from './reads/list.js';
 import type { SandboxKey } from './queries.js';
 import { restartSandbox } from './lifecycle/restart.js';
 import { SandboxLookups, showSandbox } from './reads/show.js';
+import { summarizeSandboxes } from './reads/summary.js';
+import { SandboxSummary } from './reads/summary-schema.js';
 import { acceptContractWords } from '../spec/contract-words.js';
 import { acceptEnvMap } from '../spec/env-schema.js';
 import { PaginatedSandboxResponse, SandboxResponse } from './row.js';
@@ -128,6 +130,22 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
     },
     async (request, reply) =>
       sendJson(reply, await listSandboxes(contextOf(request), callerOf(request), request.query)),
+  );
+
+  app.get(
+    '/v1/sandboxes/summary',
+    {
+      schema: {
+        operationId: 'summarize_sandboxes',
+        scope: 'sandboxes:read',
+        summary: 'Count the sandboxes of the organization',
+        description:
+          'Returns the number of sandboxes in each status, and the starts and failures of the latest 24 hours.',
+        tags,
+        response: answers(SandboxSummary, 'label_not_allowed'),
+      },
+    },
+    (request) => summarizeSandboxes(contextOf(request), callerOf(request)),
   );
 
   app.post(

@@ -74,6 +74,7 @@ const IN_SANDBOXES: Record<string, Record<string, (victim: Fixture) => Classifie
 export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   call_mcp: () => ({ path: '/mcp', body: { jsonrpc: '2.0', id: 1, method: 'resources/list' } }),
   list_sandboxes: () => ({ path: '/v1/sandboxes' }),
+  summarize_sandboxes: () => ({ path: '/v1/sandboxes/summary', isWhole: true }),
   create_sandbox: () => ({ path: '/v1/sandboxes', body: smallRequest('intruder') }),
   get_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}` }),
   delete_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}` }),

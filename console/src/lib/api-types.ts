@@ -784,6 +784,8 @@ export type SandboxFileList = { entries: SandboxFile[] };
 
 export type SandboxFileStat = { metadata: SandboxFile };
 
+export type SandboxHour = { hour: string; started: number; failed: number };
+
 export type SandboxIdentity = { id: string; name: string; slug: string };
 
 export type SandboxLogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace';
@@ -980,6 +982,17 @@ export type SandboxStopReason =
   | 'lost'
   | 'start_failed'
   | 'secret_violation';
+
+export type SandboxSummary = {
+  created: number;
+  starting: number;
+  waiting: number;
+  running: number;
+  stopping: number;
+  stopped: number;
+  failed: number;
+  hours: SandboxHour[];
+};
 
 export type SandboxTransferRequest = { from: string; to: string };
 
@@ -1416,6 +1429,12 @@ export interface Operations {
     query: { start?: boolean; wait_for?: SandboxWaitFor; wait_timeout?: number };
     body: CreateSandboxRequest;
     answer: WrittenSandboxResponse;
+  };
+  'GET /v1/sandboxes/summary': {
+    path: {};
+    query: {};
+    body: undefined;
+    answer: SandboxSummary;
   };
   'GET /v1/sandboxes/{sandbox_id}': {
     path: { sandbox_id: string };
