@@ -49,6 +49,8 @@ function SignedIn() {
   if (session.value === undefined) {
     return isUnreachable ? <ErrorPanel problem={problem} retry={resumed.reload} /> : null;
   }
+  // The list of sandboxes was at the root, and its links have filters.
+  if (path === '/' && search !== '') return <Redirect to={`/sandboxes?${search}`} replace />;
   return (
     <Layout>
       <Switch>

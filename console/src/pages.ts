@@ -1,82 +1,86 @@
 import type { ComponentType } from 'preact';
+import { Overview } from './overview/overview';
 import { Sandboxes } from './sandboxes/sandboxes';
+
+/** The groups of the navigation, in their order. The first has no heading. */
+export const GROUPS = ['', 'Compute', 'Insight', 'Access'] as const;
 
 interface PageEntry {
   /** Below `/console`. Parameters begin with a colon. */
   path: string;
   title: string;
-  /** In the navigation and in the command palette. */
-  isListed: boolean;
+  /** Where the navigation and the command palette list it. Undefined: nowhere. */
+  group?: (typeof GROUPS)[number];
   load: () => Promise<ComponentType> | ComponentType;
 }
 
-/** Every page, by name. A page is loaded when it is opened, except the first. */
+/** Every page. The code of a page is loaded when it is opened, except that of the first two. */
 export const PAGES: readonly PageEntry[] = [
-  { path: '/', title: 'Sandboxes', isListed: true, load: () => Sandboxes },
+  { path: '/', title: 'Overview', group: '', load: () => Overview },
+  { path: '/sandboxes', title: 'Sandboxes', group: 'Compute', load: () => Sandboxes },
   {
     path: '/sandboxes/:id/:tab?',
     title: 'Sandbox',
-    isListed: false,
     load: () => import('./sandbox/sandbox').then((module) => module.Sandbox),
   },
   {
     path: '/pools',
     title: 'Pools',
-    isListed: true,
+    group: 'Compute',
     load: () => import('./pools/pools').then((module) => module.Pools),
   },
   {
     path: '/pools/:name',
     title: 'Pool',
-    isListed: false,
     load: () => import('./pools/pool').then((module) => module.Pool),
   },
   {
     path: '/volumes',
     title: 'Volumes',
-    isListed: true,
+    group: 'Compute',
     load: () => import('./volumes/volumes').then((module) => module.Volumes),
   },
   {
     path: '/volumes/:id',
     title: 'Volume',
-    isListed: false,
     load: () => import('./volumes/volume').then((module) => module.Volume),
   },
   {
     path: '/usage',
     title: 'Usage',
-    isListed: true,
+    group: 'Insight',
     load: () => import('./usage/usage').then((module) => module.Usage),
   },
   {
     path: '/audit',
     title: 'Audit',
-    isListed: true,
+    group: 'Insight',
     load: () => import('./audit/audit').then((module) => module.Audit),
   },
   {
     path: '/keys',
     title: 'Keys',
-    isListed: true,
+    group: 'Access',
     load: () => import('./keys/keys').then((module) => module.Keys),
   },
   {
     path: '/webhooks',
     title: 'Webhooks',
-    isListed: true,
+    group: 'Access',
     load: () => import('./webhooks/webhooks').then((module) => module.Webhooks),
   },
   {
     path: '/webhooks/:id',
     title: 'Webhook',
-    isListed: false,
     load: () => import('./webhooks/webhook').then((module) => module.WebhookPage),
   },
   {
     path: '/organization',
     title: 'Organization',
-    isListed: true,
+    group: 'Access',
     load: () => import('./organization/organization').then((module) => module.Organization),
   },
 ];
+
+/** Those of the navigation and of the command palette. */
+export const LISTED = PAGES.filter(({ group }) => group !== undefined);

@@ -59,7 +59,7 @@ export async function newVisitor(browser: Browser, url: string): Promise<Visitor
   return { context, page, faults };
 }
 
-export async function signInBrowser(page: Page, key: string, path = '/console/'): Promise<void> {
+export async function signInBrowser(page: Page, key: string, path = '/console/sandboxes'): Promise<void> {
   await page.goto(path);
   await page.getByLabel('API key').fill(key);
   await page.getByLabel('API key').press('Enter');

@@ -28,14 +28,14 @@ describeBrowser('the console when something fails', () => {
     const { pool } = service.ctx;
     const { id, key } = await createKey(pool, client.org.id, 'short', operator('test'), FULL_ACCESS);
     const { page, context } = await newVisitor(browser, service.url);
-    await signInBrowser(page, key, '/console/?sort=name');
+    await signInBrowser(page, key, '/console/sandboxes?sort=name');
     await page.getByRole('link', { name: 'web', exact: true }).waitFor();
     await revokeKey(pool, id, operator('test'));
     // The stream of events ends with the key, without a request of the person.
     await page.getByLabel('API key').fill(client.key);
     await page.keyboard.press('Enter');
     await page.getByRole('link', { name: 'web', exact: true }).waitFor();
-    expect(page.url()).toBe(`${service.url}/console/?sort=name`);
+    expect(page.url()).toBe(`${service.url}/console/sandboxes?sort=name`);
     await context.close();
   });
 
@@ -83,7 +83,7 @@ describeBrowser('the console when something fails', () => {
     await signInBrowser(page, client.key);
     await page.getByRole('link', { name: 'web', exact: true }).waitFor();
     await context.setOffline(true);
-    await page.getByLabel('Order').selectOption('name');
+    await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
     const banner = page.getByText('The service does not answer. The page shows');
     await banner.waitFor();
     await expectPresentable(page, 'lost');

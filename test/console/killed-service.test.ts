@@ -44,7 +44,7 @@ describeBrowser('the console beside a service that is killed', () => {
     await page.getByRole('link', { name: 'before' }).waitFor();
     kill('SIGKILL', service.pid);
     await service.exited;
-    await page.getByLabel('Order').selectOption('name');
+    await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
     const banner = page.getByText('The service does not answer. The page shows');
     await banner.waitFor();
     await expectPresentable(page, 'killed');

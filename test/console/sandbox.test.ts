@@ -121,7 +121,7 @@ describeDocker('a browser on Docker', () => {
       await page.getByRole('log', { name: 'Log' }).getByText('gnp.exe').first().waitFor();
       expect(await markup.count()).toBe(0);
       await expectPresentable(page, 'sandbox-hostile-log');
-      await page.goto('/console/');
+      await page.goto('/console/sandboxes');
       await page.getByText('gnp.exe').first().waitFor();
       expect(await markup.count()).toBe(0);
       await expectPresentable(page, 'sandboxes-hostile');

@@ -44,10 +44,11 @@ describeBrowser('the page Sandboxes', () => {
     return (body as { id: string }).id;
   }
 
-  test('a sign-in returns to the address that asked for it, and the page keeps no key', async () => {
+  test('a sign-in returns to the address that asked for it, also an earlier one, and the page keeps no key', async () => {
     const { page } = visitor;
     await signInBrowser(page, client.key, '/console/?status=failed');
-    expect(page.url()).toBe(`${service.url}/console/?status=failed`);
+    // The list was at the root of the console.
+    expect(page.url()).toBe(`${service.url}/console/sandboxes?status=failed`);
     const stored = await page.evaluate(
       'JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])',
     );
@@ -81,9 +82,11 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByRole('link', { name: 'batch' }).waitFor();
     await page.getByLabel('Name begins with').fill('web');
     await page.getByRole('link', { name: 'batch' }).waitFor({ state: 'detached' });
+    await page.getByRole('button', { name: 'Filter' }).click();
     await page.getByLabel('Labels').fill('team=ml');
     await page.getByRole('link', { name: 'web-2' }).waitFor({ state: 'detached' });
-    await page.getByLabel('Order').selectOption('name');
+    await page.keyboard.press('Escape');
+    await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
     const { searchParams } = new URL(page.url());
     expect(Object.fromEntries(searchParams)).toEqual({
       name_prefix: 'web',
@@ -250,8 +253,9 @@ describeBrowser('the page Sandboxes', () => {
     const shown = page.getByText(`127.0.0.2:${port.host_port} leads to udp port 53`);
     await shown.waitFor();
     await create('other');
-    await page.goto('/console/');
+    await page.goto('/console/sandboxes');
     await page.getByRole('link', { name: 'other' }).waitFor();
+    await page.getByRole('button', { name: 'Filter' }).click();
     await page.getByLabel('Labels').fill('note="a, b"');
     await page.getByRole('link', { name: 'other' }).waitFor({ state: 'detached' });
     await page.getByRole('link', { name: 'quoted' }).waitFor();
@@ -274,13 +278,15 @@ describeBrowser('the page Sandboxes', () => {
     const serves = { name: 'serves', image: IMAGE, runtime: { cmd: ['serve'] } };
     const { id } = (await client.post('/v1/sandboxes', serves, { start: true, wait_for: 'running' })).body;
     const idle = await create('idle', {}, true);
-    await page.goto('/console/');
+    await page.goto('/console/sandboxes');
     await page.getByRole('row', { name: 'serves' }).getByText('running').waitFor();
     simulated.endCommand(id, { exitCode: 137, signal: 9, outOfMemory: true, endedAt: now() });
     await page.getByRole('row', { name: 'serves' }).getByText('ran out of memory').waitFor();
     await client.post(`/v1/sandboxes/${idle}/stop`, {}, { wait_for: 'stopped' });
     await page.getByRole('row', { name: 'idle' }).getByText('requested').waitFor();
+    await page.getByRole('button', { name: 'Filter' }).click();
     await page.getByLabel('Stopped for').selectOption('requested');
+    await page.keyboard.press('Escape');
     await page.getByRole('link', { name: 'serves' }).waitFor({ state: 'detached' });
     await page.getByRole('link', { name: 'idle' }).click();
     await page.getByText('It stopped: a caller stopped it.').waitFor();

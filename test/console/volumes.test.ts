@@ -12,7 +12,7 @@ describeBrowser('the pages of volumes', () => {
     const { client } = its;
     const { page } = its.visitor;
     await signInBrowser(page, client.key, '/console/volumes');
-    await page.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('button', { name: 'Create', exact: true }).click();
     const form = page.getByRole('dialog', { name: 'Create a volume' });
     await form.getByLabel('Name').fill('Models');
     await form.getByRole('button', { name: 'Create' }).click();
@@ -37,7 +37,7 @@ describeBrowser('the pages of volumes', () => {
     expect(readFileSync(await (await downloading).path(), 'utf8')).toBe('kept');
     await expectPresentable(page, 'volume');
 
-    await page.getByRole('button', { name: 'Change' }).click();
+    await page.getByRole('button', { name: 'Change', exact: true }).click();
     const change = page.getByRole('dialog', { name: 'Change the volume' });
     expect(await change.getByLabel('Cap in GiB').inputValue()).toBe('2');
     await change.getByLabel('Cap in GiB').fill('');

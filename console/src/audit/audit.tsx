@@ -13,6 +13,7 @@ import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
+import { TableView } from '../parts/table-view';
 import { Time } from '../parts/time';
 import './audit.css';
 import { EventDialog } from './event';
@@ -102,6 +103,7 @@ export function Audit() {
                   <small>Export {isFiltered ? 'what the filters keep' : 'all'} as</small>
                   <Export format="csv" filter={filter} />
                   <Export format="ndjson" filter={filter} />
+                  <TableView of="Events" columns={COLUMNS} />
                 </span>
               </div>
               <div ref={table}>
@@ -128,8 +130,8 @@ const LINE = `curl ${API_URL}/v1/events -H "authorization: Bearer $KEY"`;
 const COLUMNS: readonly Column<EventResponse>[] = [
   { title: 'Time', cell: ({ timestamp }) => <Time at={timestamp} /> },
   { title: 'Event', cell: (event) => <EventLink event={event} /> },
-  { title: 'Object', cell: ({ payload }) => nameIn(payload) },
-  { title: 'Actor', cell: actorOf },
+  { title: 'Object', cell: ({ payload }) => nameIn(payload), isWide: true },
+  { title: 'Actor', cell: actorOf, isWide: true },
   { title: 'Category', cell: ({ category }) => <span class="badge">{category}</span>, isMinor: true },
 ];
 

@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { addressOf, Problem, request } from '../lib/api';
+import { noteVerified } from '../lib/verified-log';
 import { CodeLines } from '../parts/copy';
 import { ErrorPanel } from '../parts/error-panel';
 import { Field } from '../parts/field';
@@ -46,6 +47,7 @@ export function Verify() {
         setState({ running: controller, progress: { ...progress, perSecond } });
       });
       const seconds = (performance.now() - begun) / 1000;
+      if (verdict.wrong === null) noteVerified();
       setState({ verdict: { ...verdict, hasKeys: keys.trim() !== '', seconds } });
     } catch (error) {
       if (error instanceof Problem) setState({ problem: error });

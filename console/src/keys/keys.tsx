@@ -15,6 +15,7 @@ import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
+import { TableView } from '../parts/table-view';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
 import { Create } from './create';
@@ -58,29 +59,30 @@ export function Keys() {
   const columns: readonly Column<ApiKeyResponse>[] = [
     {
       title: 'Name',
-      cell: ({ id, name, prefix, labels }) => (
+      cell: ({ id, name }) => (
         <>
-          {name} {id === session.value?.key.id && <span class="badge">this session</span>}
-          <Tags of={labels} />
-          <small>
-            <code>{prefix}…</code>
-          </small>
+          {id === session.value?.key.id && <span class="badge">this session</span>} {name}
         </>
       ),
+      isWide: true,
     },
+    { title: 'Key', cell: ({ prefix }) => <code>{prefix}…</code>, isMinor: true },
     { title: 'Status', cell: (key) => <Status of={key} ended={list.reload} /> },
+    { title: 'Labels', cell: ({ labels }) => <Tags of={labels} folded />, isMinor: true, isWide: true },
     {
       title: 'Scopes',
       cell: ({ scopes }) => scopes.map((scope) => <code key={scope} class="scope">{`${scope} `}</code>),
       isMinor: true,
+      isWide: true,
     },
     {
       title: 'Networks',
       cell: ({ cidrs }) => (cidrs.length === 0 ? 'all' : cidrs.join(', ')),
       isMinor: true,
+      isExtra: true,
     },
     { title: 'Last use', cell: ({ last_used_at }) => <LastUse at={last_used_at} />, isMinor: true },
-    { title: 'Created', cell: ({ created_at }) => <Time at={created_at} />, isMinor: true },
+    { title: 'Created', cell: ({ created_at }) => <Time at={created_at} relative />, isMinor: true },
     {
       title: 'Actions',
       cell: (key) =>
@@ -106,9 +108,12 @@ export function Keys() {
     <Page
       title="Keys"
       actions={
-        <button type="button" class="primary" onClick={() => url.set({ create: 'form', ...stay })}>
-          Create
-        </button>
+        <>
+          <TableView of="Keys" columns={columns} />
+          <button type="button" class="primary" onClick={() => url.set({ create: 'form', ...stay })}>
+            Create
+          </button>
+        </>
       }
     >
       <Loaded resource={list}>

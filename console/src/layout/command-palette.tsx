@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { call } from '../lib/api';
-import { timeZone, theme } from '../lib/preferences';
+import { density, timeZone, theme } from '../lib/preferences';
 import { useResource } from '../lib/use-resource';
-import { PAGES } from '../pages';
+import { LISTED } from '../pages';
 import { Dialog } from '../parts/dialog';
 
 interface Command {
@@ -25,11 +25,11 @@ export function CommandPalette({ close }: { close: () => void }) {
           .data,
   );
   const own: Command[] = [
-    ...PAGES.filter(({ isListed }) => isListed).map(({ title, path }) => ({
+    ...LISTED.map(({ title, path }) => ({
       title: `Open ${title}`,
       run: () => go(path),
     })),
-    { title: 'Create a sandbox', run: () => go('/?create=form') },
+    { title: 'Create a sandbox', run: () => go('/sandboxes?create=form') },
     { title: 'Create a volume', run: () => go('/volumes?create=form') },
     { title: 'Create a key', run: () => go('/keys?create=form') },
     { title: 'Create a webhook', run: () => go('/webhooks?create=form') },
@@ -38,6 +38,8 @@ export function CommandPalette({ close }: { close: () => void }) {
     { title: 'Use dark colours', run: () => (theme.value = 'dark') },
     { title: 'Show times in UTC', run: () => (timeZone.value = 'utc') },
     { title: 'Show times in local time', run: () => (timeZone.value = 'local') },
+    { title: 'Show compact rows', run: () => (density.value = 'compact') },
+    { title: 'Show comfortable rows', run: () => (density.value = 'comfortable') },
   ];
   const commands: Command[] = [
     ...own.filter(({ title }) => title.toLowerCase().includes(text.toLowerCase())),

@@ -1,19 +1,13 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
-import { announce } from '../lib/announce';
-import { Problem } from '../lib/api';
 import { BASE_PATH } from '../lib/base';
 import { connection } from '../lib/connection';
-import { theme, timeZone } from '../lib/preferences';
-import { session } from '../lib/session';
-import { signOut } from '../lib/sign-in';
-import { PAGES } from '../pages';
-import { Time } from '../parts/time';
+import { GROUPS, LISTED } from '../pages';
+import { Account } from './account';
 import { CommandPalette } from './command-palette';
 
 export function Layout({ children }: { children: ComponentChildren }) {
-  const [path] = useLocation();
   const [isPaletteOpen, setPaletteOpen] = useState(false);
   useEffect(() => {
     const open = (event: KeyboardEvent) => {
@@ -25,92 +19,77 @@ export function Layout({ children }: { children: ComponentChildren }) {
     return () => removeEventListener('keydown', open);
   }, []);
   return (
-    <>
+    <div class="frame">
       <a class="skip" href="#main">
         Skip to the page
       </a>
-      <header class="top">
+      <header class="side">
         <Link href="/" class="brand">
+          <Mark />
           Sandkeep
         </Link>
-        <nav aria-label="Pages of the console">
-          {PAGES.filter(({ isListed }) => isListed).map((page) => (
+        <button
+          type="button"
+          class="commands-button"
+          onClick={() => setPaletteOpen(true)}
+          aria-keyshortcuts="Control+K Meta+K"
+        >
+          Commands <kbd>Ctrl K</kbd>
+        </button>
+        <Navigation />
+        <a class="reference" href={`${BASE_PATH}/docs/`}>
+          API reference
+        </a>
+        <Account />
+      </header>
+      <div class="content">
+        {connection.value === 'lost' && (
+          <p class="banner" role="alert">
+            The service does not answer. The page shows its last state, and continues by itself.
+          </p>
+        )}
+        <main id="main" tabIndex={-1}>
+          {children}
+        </main>
+      </div>
+      {isPaletteOpen && <CommandPalette close={() => setPaletteOpen(false)} />}
+    </div>
+  );
+}
+
+function Navigation() {
+  const [path] = useLocation();
+  return (
+    <nav aria-label="Pages of the console">
+      {GROUPS.map((group) => (
+        <div key={group} class="nav-group">
+          {group !== '' && (
+            <span class="nav-heading" aria-hidden="true">
+              {group}
+            </span>
+          )}
+          {LISTED.filter((page) => page.group === group).map((page) => (
             <Link key={page.path} href={page.path} aria-current={placeOf(path, page.path)}>
               {page.title}
             </Link>
           ))}
-        </nav>
-        <div class="top-end">
-          <button
-            type="button"
-            class="quiet"
-            onClick={() => setPaletteOpen(true)}
-            aria-keyshortcuts="Control+K Meta+K"
-          >
-            Commands <kbd>Ctrl K</kbd>
-          </button>
-          <Account />
         </div>
-      </header>
-      {connection.value === 'lost' && (
-        <p class="banner" role="alert">
-          The service does not answer. The page shows its last state, and continues by itself.
-        </p>
-      )}
-      <main id="main" tabIndex={-1}>
-        {children}
-      </main>
-      {isPaletteOpen && <CommandPalette close={() => setPaletteOpen(false)} />}
-    </>
+      ))}
+    </nav>
   );
 }
 
-/** The page of one sandbox, for example, is below the list of sandboxes, whose path is the root. */
+/** The page of one sandbox, for example, is below the list of sandboxes. */
 function placeOf(path: string, listed: string): 'page' | 'true' | undefined {
   if (path === listed) return 'page';
-  return path.startsWith(listed === '/' ? '/sandboxes/' : `${listed}/`) ? 'true' : undefined;
+  return listed !== '/' && path.startsWith(`${listed}/`) ? 'true' : undefined;
 }
 
-function Account() {
-  const leave = () =>
-    signOut().catch((error: unknown) => {
-      if (error instanceof Problem) announce(error.message, true);
-    });
+function Mark() {
   return (
-    <details class="menu">
-      <summary>{session.value?.key.organization.name}</summary>
-      <div class="menu-body">
-        <p>
-          Signed in with the key <b>{session.value?.key.name}</b>
-          <br />
-          until <Time at={session.value?.expires_at} />
-        </p>
-        <label>
-          Colours{' '}
-          <select
-            value={theme.value}
-            onChange={({ currentTarget }) => (theme.value = currentTarget.value as typeof theme.value)}
-          >
-            <option value="system">of the system</option>
-            <option value="light">light</option>
-            <option value="dark">dark</option>
-          </select>
-        </label>
-        <label>
-          Times{' '}
-          <select
-            value={timeZone.value}
-            onChange={({ currentTarget }) => (timeZone.value = currentTarget.value as typeof timeZone.value)}
-          >
-            <option value="local">local</option>
-            <option value="utc">UTC</option>
-          </select>
-        </label>
-        <a href={`${BASE_PATH}/docs/`}>API reference</a>
-        <button type="button" onClick={() => void leave()}>
-          Sign out
-        </button>
-      </div>
-    </details>
+    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true">
+      <rect width="32" height="32" rx="7" />
+      <path d="M7 24V12h4v3h3v-3h4v3h3v-3h4v12z" />
+    </svg>
   );
 }

@@ -44,18 +44,21 @@ function notify(event: EventResponse | undefined): void {
   for (const listener of listeners) listener(event);
 }
 
-/** Calls `reload` soon after a change of a category. Changes that come together are one call. */
-export function useLive(category: string, reload: () => void): void {
+/**
+ * Calls `reload` soon after a change of a category; undefined: of any. Changes within `gatherMs` are one call. A page
+ * that asks for much gathers for longer.
+ */
+export function useLive(category: string | undefined, reload: () => void, gatherMs = GATHER_MS): void {
   useEffect(() => {
     let timers: ReturnType<typeof setTimeout>[] = [];
     const listener: Listener = (event) => {
-      if (event !== undefined && event.category !== category) return;
+      if (event !== undefined && category !== undefined && event.category !== category) return;
       if (timers.length > 0) return;
       timers = [
         setTimeout(() => {
           timers = [];
           reload();
-        }, GATHER_MS),
+        }, gatherMs),
       ];
     };
     listeners.add(listener);

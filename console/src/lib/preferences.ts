@@ -10,8 +10,12 @@ function remembered<T extends string>(name: string, values: readonly [T, ...T[]]
 
 export const theme = remembered('sandkeep.theme', ['system', 'light', 'dark']);
 export const timeZone = remembered('sandkeep.times', ['local', 'utc']);
+export const density = remembered('sandkeep.density', ['comfortable', 'compact']);
 
 effect(() => {
   if (theme.value === 'system') delete document.documentElement.dataset['theme'];
   else document.documentElement.dataset['theme'] = theme.value;
+});
+effect(() => {
+  document.documentElement.dataset['density'] = density.value;
 });

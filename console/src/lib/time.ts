@@ -7,8 +7,11 @@ const UNITS = [
 
 const relative = new Intl.RelativeTimeFormat('en', { numeric: 'always', style: 'short' });
 
-export function ago(instant: string, now = Date.now()): string {
+const NOW_SECONDS = 5;
+
+export function ago(instant: string, now: number): string {
   const seconds = (Date.parse(instant) - now) / 1000;
+  if (Math.abs(seconds) < NOW_SECONDS) return 'now';
   const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? ['second', 1];
   return relative.format(Math.trunc(seconds / size), unit);
 }

@@ -10,11 +10,20 @@ export interface Resource<T> {
   problem: Problem | undefined;
   /** The answer takes longer than 200 ms and there is nothing to show yet. */
   isSlow: boolean;
+  /** The data is the answer to the previous key, until that to the present one is there. */
+  isStale: boolean;
   reload: () => void;
 }
 
-/** Loads at first, when `key` changes, and on `reload`. A reload keeps what is shown until its answer is there. */
-export function useResource<T>(key: string, load: (signal: AbortSignal) => Promise<T>): Resource<T> {
+/**
+ * Loads at first, when `key` changes, and on `reload`. A reload keeps what is shown until its answer is there. With
+ * `keeps`, a change of the key does too: the page does not jump, and the focus stays.
+ */
+export function useResource<T>(
+  key: string,
+  load: (signal: AbortSignal) => Promise<T>,
+  { keeps = false } = {},
+): Resource<T> {
   const [state, setState] = useState<{ key: string; data?: T; problem?: Problem }>({ key });
   const [isSlow, setSlow] = useState(false);
   const [round, setRound] = useState(0);
@@ -36,7 +45,9 @@ export function useResource<T>(key: string, load: (signal: AbortSignal) => Promi
         if (controller.signal.aborted) return;
         if (!(error instanceof Problem)) throw error;
         if (error.status === 0) retryWhenBack(controller.signal, reload);
-        setState((shown) => ({ ...(shown.key === key ? shown : {}), key, problem: error }));
+        // Without an answer the page shows its last state.
+        const isKept = (shown: { key: string }) => shown.key === key || (keeps && error.status === 0);
+        setState((shown) => ({ ...(isKept(shown) ? shown : {}), key, problem: error }));
       } finally {
         clearTimeout(timer);
       }
@@ -48,10 +59,13 @@ export function useResource<T>(key: string, load: (signal: AbortSignal) => Promi
     };
   }, [key, round]);
 
-  const current = state.key === key ? state : { key };
+  const isStale = state.key !== key && keeps && state.data !== undefined;
+  const current: typeof state =
+    state.key === key ? state : { key, ...(isStale && state.data !== undefined ? { data: state.data } : {}) };
   return {
     data: current.data,
     problem: current.problem,
+    isStale,
     isSlow: isSlow && current.data === undefined && current.problem === undefined,
     reload,
   };

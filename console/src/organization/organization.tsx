@@ -72,8 +72,8 @@ function OwnKey() {
 }
 
 const COLUMNS: readonly Column<OrgMemberResponse>[] = [
-  { title: 'Email', cell: ({ email }) => email },
-  { title: 'Name', cell: ({ display_name }) => display_name ?? '–', isMinor: true },
+  { title: 'Email', cell: ({ email }) => email, isWide: true },
+  { title: 'Name', cell: ({ display_name }) => display_name ?? '–', isMinor: true, isWide: true },
   { title: 'Role', cell: ({ role }) => <span class="badge">{role}</span> },
   { title: 'Member since', cell: ({ joined_at }) => <Time at={joined_at} />, isMinor: true },
 ];

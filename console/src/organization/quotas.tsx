@@ -5,33 +5,7 @@ import { useResource } from '../lib/use-resource';
 import { Facts } from '../parts/facts';
 import { Loaded } from '../parts/loaded';
 import { Meter } from '../parts/meter';
-
-const number = new Intl.NumberFormat('en', { maximumFractionDigits: 2 });
-const words = (unit: string) => (amount: number) =>
-  `${number.format(amount)}${unit === '' ? '' : ` ${unit}`}`;
-
-type Row = readonly [title: string, used: number, limit: number | null | undefined, unit: string];
-
-/** Limits of all sandboxes together, with their use. */
-const shared = (quota: QuotaUsage): readonly Row[] => [
-  ['Sandboxes', quota.total_sandboxes, quota.max_sandboxes, ''],
-  [
-    'Persistent sandboxes at once',
-    quota.concurrent_persistent_running,
-    quota.max_concurrent_persistent_running,
-    '',
-  ],
-  [
-    'Ephemeral sandboxes at once',
-    quota.concurrent_ephemeral_running,
-    quota.max_concurrent_ephemeral_running,
-    '',
-  ],
-  ['Published ports', quota.published_ports, quota.max_published_ports, ''],
-  ['vCPU-hours of this month', quota.vcpu_hours_used, quota.included_vcpu_hours, 'h'],
-  ['Memory of this month', quota.memory_gib_hours_used, quota.included_memory_gib_hours, 'GiB h'],
-  ['Disk of this month', quota.disk_gib_hours_used, quota.included_disk_gib_hours, 'GiB h'],
-];
+import { quotaRows, words } from './quota-rows';
 
 /** Limits of each sandbox, and of storage, whose use the API does not show beside them. */
 const others = (quota: QuotaUsage): readonly (readonly [string, number | null | undefined, string])[] => [
@@ -62,9 +36,9 @@ export function Quotas() {
             </p>
           )}
           <Facts
-            of={shared(data).map(([title, used, limit, unit]) => [
-              title,
-              <Meter label={title} used={used} limit={limit} words={words(unit)} />,
+            of={quotaRows(data).map((row) => [
+              row.title,
+              <Meter label={row.title} used={row.used} limit={row.limit} words={row.words} />,
             ])}
           />
           <Facts

@@ -1,4 +1,5 @@
-const TONES: Record<string, string> = {
+/** The meaning of the colour of a status. Without an entry: none. */
+export const TONES: Record<string, string> = {
   running: 'good',
   active: 'good',
   delivered: 'good',
@@ -9,6 +10,11 @@ const TONES: Record<string, string> = {
   failed: 'bad',
   revoked: 'bad',
   expired: 'bad',
+  expiring: 'busy',
+  near: 'busy',
+  'used up': 'bad',
+  suspended: 'bad',
+  unverified: 'busy',
 };
 
 export function Badge({ status }: { status: string }) {

@@ -76,9 +76,21 @@ export function FileBrowser({ address, first }: { address: string; first: string
         ) : (
           nameOf(path)
         ),
+      isWide: true,
+      value: ({ path }) => nameOf(path),
     },
-    { title: 'Size', cell: ({ kind, size }) => (kind === 'file' ? bytes(size) : kind), isNumber: true },
-    { title: 'Changed', cell: ({ modified_at }) => <Time at={modified_at} />, isMinor: true },
+    {
+      title: 'Size',
+      cell: ({ kind, size }) => (kind === 'file' ? bytes(size) : kind),
+      isNumber: true,
+      value: ({ kind, size }) => (kind === 'file' ? size : undefined),
+    },
+    {
+      title: 'Changed',
+      cell: ({ modified_at }) => <Time at={modified_at} />,
+      isMinor: true,
+      value: ({ modified_at }) => modified_at,
+    },
     { title: 'Mode', cell: ({ mode }) => <code>{(mode % 0o10000).toString(8)}</code>, isMinor: true },
     {
       title: 'Actions',

@@ -1,16 +1,21 @@
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
+import { useUrlState } from '../lib/url-state';
 import { Empty } from './empty';
 import { Field } from './field';
+import { sortRows } from './sorting';
 import { Table, type TableProps } from './table';
 
 /** Shown at once: the browser stays quick. */
 const STEP = 500;
 
 /** A table of rows that the page has all of. The rows of a long one can be searched by name. */
-export function LongTable<T>({ rows, ...table }: TableProps<T>) {
+export function LongTable<T>({ rows: given, ...table }: TableProps<T>) {
+  // The order concerns all rows, of which the table has a part.
+  const sort = useUrlState().get('sort');
+  const rows = useMemo(() => sortRows(given, table.columns, sort), [given, sort]);
   const [limit, setLimit] = useState(STEP);
   const [search, setSearch] = useState('');
-  if (rows.length <= STEP) return <Table {...table} rows={rows} />;
+  if (rows.length <= STEP) return <Table {...table} rows={rows} isWhole />;
   const found = search === '' ? rows : rows.filter((row) => table.name(row).includes(search));
   const shown = Math.min(limit, found.length);
   return (
@@ -31,7 +36,7 @@ export function LongTable<T>({ rows, ...table }: TableProps<T>) {
       {shown === 0 ? (
         <Empty title="No name contains this" />
       ) : (
-        <Table {...table} rows={found.slice(0, shown)} />
+        <Table {...table} rows={found.slice(0, shown)} isWhole />
       )}
       {shown < found.length && (
         <button type="button" onClick={() => setLimit(limit + STEP)}>

@@ -6,7 +6,8 @@ interface MeterProps {
   words: (amount: number) => string;
 }
 
-const NEAR = 0.8;
+/** From this share of a limit on, an amount is near it. */
+export const NEAR = 0.8;
 
 /** An amount beside its limit, as a bar and in words. */
 export function Meter({ label, used, limit, words }: MeterProps) {

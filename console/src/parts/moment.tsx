@@ -1,8 +1,15 @@
 import { useUrlState } from '../lib/url-state';
 import { Field } from './field';
 
+interface MomentProps {
+  label: string;
+  name: string;
+  /** Another parameter, which a change removes. */
+  clears?: string;
+}
+
 /** A time that is a parameter of the address. */
-export function Moment({ label, name }: { label: string; name: string }) {
+export function Moment({ label, name, clears }: MomentProps) {
   const url = useUrlState();
   const at = Date.parse(url.get(name));
   const local = Number.isNaN(at)
@@ -14,7 +21,10 @@ export function Moment({ label, name }: { label: string; name: string }) {
         type="datetime-local"
         value={local}
         onChange={({ currentTarget: { value } }) =>
-          url.set({ [name]: value === '' ? '' : new Date(value).toISOString() })
+          url.set({
+            ...(clears === undefined ? {} : { [clears]: undefined }),
+            [name]: value === '' ? '' : new Date(value).toISOString(),
+          })
         }
       />
     </Field>

@@ -1,13 +1,8 @@
-import type { ComponentChildren } from 'preact';
+import { isShown } from '../lib/chosen-columns';
+import { useUrlState } from '../lib/url-state';
+import { nextSort, sortRows, sortsOf, type Column } from './sorting';
 
-export interface Column<T> {
-  title: string;
-  cell: (row: T) => ComponentChildren;
-  /** Numbers are on the right. */
-  isNumber?: boolean;
-  /** Left out on narrow screens. */
-  isMinor?: boolean;
-}
+export type { Column } from './sorting';
 
 interface Selection {
   selected: ReadonlySet<string>;
@@ -15,17 +10,24 @@ interface Selection {
 }
 
 export interface TableProps<T> {
+  /** Also the name under which the browser keeps the chosen columns. */
   caption: string;
   columns: readonly Column<T>[];
   rows: readonly T[];
   id: (row: T) => string;
   name: (row: T) => string;
   selection?: Selection;
+  /** The rows are all there are, so that they can be ordered here. */
+  isWhole?: boolean;
+  /** The value of `sort` that the rows have without one in the address. */
+  sortedBy?: string;
 }
 
-export function Table<T>({ caption, columns, rows, id, name, selection }: TableProps<T>) {
-  const classOf = ({ isNumber, isMinor }: Column<T>) =>
-    `${isNumber ? 'number' : ''} ${isMinor ? 'minor' : ''}`;
+export function Table<T>(props: TableProps<T>) {
+  const { caption, columns, id, name, selection, isWhole = false, sortedBy = '' } = props;
+  const sort = useUrlState().get('sort') || sortedBy;
+  const rows = isWhole ? sortRows(props.rows, columns, sort) : props.rows;
+  const shown = columns.filter((column) => isShown(caption, column));
   const toggle = (row: string, { selected, change }: Selection) => {
     const next = new Set(selected);
     if (!next.delete(row)) next.add(row);
@@ -49,10 +51,8 @@ export function Table<T>({ caption, columns, rows, id, name, selection }: TableP
                 />
               </th>
             )}
-            {columns.map((column, place) => (
-              <th key={place} scope="col" class={classOf(column)}>
-                {column.title}
-              </th>
+            {shown.map((column, place) => (
+              <Head key={place} column={column} sorts={sortsOf(column, isWhole)} sort={sort} />
             ))}
           </tr>
         </thead>
@@ -69,15 +69,56 @@ export function Table<T>({ caption, columns, rows, id, name, selection }: TableP
                   />
                 </td>
               )}
-              {columns.map((column, place) => (
-                <td key={place} class={classOf(column)}>
-                  {column.cell(row)}
-                </td>
+              {shown.map((column, place) => (
+                <Cell key={place} column={column} row={row} />
               ))}
             </tr>
           ))}
         </tbody>
       </table>
     </div>
+  );
+}
+
+function Cell<T>({ column, row }: { column: Column<T>; row: T }) {
+  const content = column.cell(row);
+  const title = column.isWide === true && typeof content === 'string' ? content : undefined;
+  return (
+    <td class={classOf(column)} title={title}>
+      {content}
+    </td>
+  );
+}
+
+function classOf<T>({ isNumber, isMinor, isWide }: Column<T>): string {
+  return [isNumber && 'number', isMinor && 'minor', isWide && 'wide'].filter(Boolean).join(' ');
+}
+
+interface HeadProps<T> {
+  column: Column<T>;
+  sorts: readonly string[];
+  sort: string;
+}
+
+/** The head of a column. A click orders the rows by it, the next click turns the order around. */
+function Head<T>({ column, sorts, sort }: HeadProps<T>) {
+  const url = useUrlState();
+  if (sorts.length === 0) {
+    return (
+      <th scope="col" class={classOf(column)}>
+        {column.title}
+      </th>
+    );
+  }
+  const order = !sorts.includes(sort) ? 'none' : sort.startsWith('-') ? 'descending' : 'ascending';
+  return (
+    <th scope="col" class={classOf(column)} aria-sort={order}>
+      <button type="button" class="sort" onClick={() => url.set({ sort: nextSort(sorts, sort) })}>
+        {column.title}
+        <span class="sort-sign" aria-hidden="true">
+          {{ none: '↕', ascending: '↑', descending: '↓' }[order]}
+        </span>
+      </button>
+    </th>
   );
 }

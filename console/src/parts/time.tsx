@@ -1,3 +1,4 @@
+import { currentTime } from '../lib/clock';
 import { timeZone } from '../lib/preferences';
 import { ago, dateTime } from '../lib/time';
 
@@ -6,7 +7,7 @@ export function Time({ at, relative = false }: { at: string | null | undefined; 
   if (at == null) return <>–</>;
   return (
     <time dateTime={at} title={at}>
-      {relative ? ago(at) : dateTime(at, timeZone.value)}
+      {relative ? ago(at, currentTime()) : dateTime(at, timeZone.value)}
     </time>
   );
 }

@@ -11,14 +11,20 @@ import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
+import { TableView } from '../parts/table-view';
 import { PutPool } from './put';
 
 const COLUMNS: readonly Column<PoolResponse>[] = [
-  { title: 'Name', cell: ({ name }) => <Link href={`/pools/${name}`}>{name}</Link> },
-  { title: 'Image', cell: ({ image }) => <code>{image}</code> },
+  { title: 'Name', cell: ({ name }) => <Link href={`/pools/${name}`}>{name}</Link>, isWide: true },
+  { title: 'Image', cell: ({ image }) => <code>{image}</code>, isWide: true },
   { title: 'Ready', cell: ({ ready, size }) => `${ready} of ${size}` },
   { title: 'Given', cell: ({ given, most }) => (most === null ? given : `${given}, at most ${most} run`) },
-  { title: 'Problem', cell: ({ last_failure_message: problem }) => problem ?? 'none', isMinor: true },
+  {
+    title: 'Problem',
+    cell: ({ last_failure_message: problem }) => problem ?? 'none',
+    isMinor: true,
+    isWide: true,
+  },
 ];
 
 export function Pools() {
@@ -34,9 +40,12 @@ export function Pools() {
     <Page
       title="Pools"
       actions={
-        <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
-          Create
-        </button>
+        <>
+          <TableView of="Pools" columns={COLUMNS} />
+          <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
+            Create
+          </button>
+        </>
       }
     >
       <Loaded resource={list}>

@@ -18,6 +18,7 @@ const COLUMNS: readonly Column<EventResponse>[] = [
         <pre>{JSON.stringify(event, null, 2)}</pre>
       </details>
     ),
+    isWide: true,
   },
   { title: 'Actor', cell: actorOf },
 ];

@@ -3,15 +3,18 @@ import { addressOf, call } from '../lib/api';
 import type { SandboxMetrics, SandboxMetricsSample, SandboxResponse } from '../lib/api-types';
 import { bytes } from '../lib/bytes';
 import { followStream } from '../lib/event-stream';
-import { theme } from '../lib/preferences';
+import { theme, timeZone } from '../lib/preferences';
 import { useResource } from '../lib/use-resource';
 import { Loaded } from '../parts/loaded';
+import './sandbox.css';
 import { ratesOf, type Rates } from './use-rates';
 
 /** An hour of points and some minutes of samples. */
 const MOST_SAMPLES = 600;
+const percent = (amount: number) => `${Number.isInteger(amount) ? amount : amount.toFixed(1)} %`;
+const rate = (amount: number) => `${bytes(amount)}/s`;
 
-/** The use of a running sandbox: figures, and a line of the last hour each. */
+/** The use of a running sandbox: figures, and a picture of the last hour each. */
 export function LiveUse({ sandbox }: { sandbox: SandboxResponse }) {
   const metrics = useResource(`metrics:${sandbox.id}:${sandbox.started_at}`, (signal) =>
     call('GET /v1/sandboxes/{sandbox_id}/metrics', { path: { sandbox_id: sandbox.id }, signal }),
@@ -24,7 +27,7 @@ export function LiveUse({ sandbox }: { sandbox: SandboxResponse }) {
           data.unavailable_reason === 'disabled' ? (
             <p>Its specification turns samples off.</p>
           ) : (
-            <Lines key={sandbox.started_at} metrics={data} sandbox={sandbox} />
+            <Pictures key={sandbox.started_at} metrics={data} sandbox={sandbox} />
           )
         }
       </Loaded>
@@ -32,7 +35,7 @@ export function LiveUse({ sandbox }: { sandbox: SandboxResponse }) {
   );
 }
 
-function Lines({ metrics, sandbox }: { metrics: SandboxMetrics; sandbox: SandboxResponse }) {
+function Pictures({ metrics, sandbox }: { metrics: SandboxMetrics; sandbox: SandboxResponse }) {
   const { history, current } = metrics;
   const [samples, setSamples] = useState<readonly SandboxMetricsSample[]>(
     current == null ? history : [...history, current],
@@ -56,60 +59,100 @@ function Lines({ metrics, sandbox }: { metrics: SandboxMetrics; sandbox: Sandbox
   const of = (limit: number | null) => (limit === null ? '' : ` of ${bytes(limit)}`);
   const size = (amount: number | null, limit: number | null) =>
     amount === null ? 'not measured' : `${bytes(amount)}${of(limit)}`;
-  const rate = (amount: number | null | undefined) =>
-    amount == null ? 'not measured' : `${bytes(amount)}/s`;
+  const now = (line: 'received' | 'sent') => {
+    const amount = rates[line].at(-1);
+    return amount == null ? 'not measured' : rate(amount);
+  };
   return (
-    <div class="sparklines">
-      <Line name="CPU" text={`${latest.cpu_percent.toFixed(1)} %`} rates={rates} of="cpu" />
-      <Line
-        name="Memory"
-        text={size(latest.memory_bytes, metrics.memory_limit_bytes)}
+    <div class="uses">
+      <Picture
+        name="CPU"
+        figures={[['', percent(latest.cpu_percent)]]}
         rates={rates}
-        of="memory"
+        of={['cpu']}
+        words={percent}
       />
-      <Line name="Disk" text={size(latest.disk_bytes, metrics.disk_limit_bytes)} rates={rates} of="disk" />
-      <Line name="Received" text={rate(rates.received.at(-1))} rates={rates} of="received" />
-      <Line name="Sent" text={rate(rates.sent.at(-1))} rates={rates} of="sent" />
+      <Picture
+        name="Memory"
+        figures={[['', size(latest.memory_bytes, metrics.memory_limit_bytes)]]}
+        rates={rates}
+        of={['memory']}
+        words={bytes}
+      />
+      <Picture
+        name="Disk"
+        figures={[['', size(latest.disk_bytes, metrics.disk_limit_bytes)]]}
+        rates={rates}
+        of={['disk']}
+        words={bytes}
+      />
+      <Picture
+        name="Network"
+        figures={[
+          ['Received', now('received')],
+          ['Sent', now('sent')],
+        ]}
+        rates={rates}
+        of={['received', 'sent']}
+        words={rate}
+      />
     </div>
   );
 }
 
-interface LineProps {
+type Line = Exclude<keyof Rates, 'times'>;
+
+interface PictureProps {
   name: string;
-  text: string;
+  /** The latest amounts. With more than one, each has the name of its line. */
+  figures: readonly (readonly [line: string, amount: string])[];
   rates: Rates;
-  of: Exclude<keyof Rates, 'times'>;
+  of: readonly Line[];
+  words: (amount: number) => string;
 }
 
-function Line({ name, text, rates, of }: LineProps) {
+function Picture({ name, figures, rates, of, words }: PictureProps) {
   const place = useRef<HTMLDivElement>(null);
-  const show = useRef<((times: readonly number[], values: readonly (number | null)[]) => void) | undefined>();
-  const isMeasured = rates[of].some((value) => value !== null);
+  const show = useRef<(() => void) | undefined>();
   const shown = useRef(rates);
   shown.current = rates;
+  const isMeasured = of.some((line) => rates[line].some((value) => value !== null));
   useEffect(() => {
     const target = place.current;
     if (target === null) return undefined;
     const controller = new AbortController();
     const draw = async () => {
-      const { drawSparkline } = await import('./draw-sparkline');
+      const { drawUse } = await import('./draw-use');
       if (controller.signal.aborted) return;
-      show.current = drawSparkline(target, controller.signal);
-      show.current(shown.current.times, shown.current[of]);
+      const options = { lines: of, words, isUtc: timeZone.value === 'utc' };
+      const update = drawUse(target, options, controller.signal);
+      show.current = () =>
+        update(
+          shown.current.times,
+          of.map((line) => shown.current[line]),
+        );
+      show.current();
     };
     void draw();
     return () => {
       show.current = undefined;
       controller.abort();
     };
-  }, [theme.value, isMeasured]);
-  useEffect(() => show.current?.(rates.times, rates[of]), [rates]);
+  }, [theme.value, timeZone.value, isMeasured]);
+  useEffect(() => show.current?.(), [rates]);
   return (
-    <div>
-      <span>
-        {name} <b>{text}</b>
-      </span>
-      {isMeasured && <div ref={place} class="sparkline" role="img" aria-label={`${name} in the last hour`} />}
+    <div class="use">
+      <p class="use-head">
+        <span>{name}</span>
+        {figures.map(([line, amount], index) => (
+          <span key={line}>
+            {line !== '' && <span class={`use-line line-${index}`}>{line}</span>} <b>{amount}</b>
+          </span>
+        ))}
+      </p>
+      {isMeasured && (
+        <div ref={place} class="use-picture" role="img" aria-label={`${name} in the last hour`} />
+      )}
     </div>
   );
 }

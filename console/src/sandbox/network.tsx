@@ -21,9 +21,13 @@ const KINDS: Record<DeniedConnection['kind'], string> = {
 const COLUMNS: readonly Column<DeniedConnection>[] = [
   { title: 'Latest', cell: ({ last_at }) => <Time at={last_at} /> },
   { title: 'Kind', cell: ({ kind }) => KINDS[kind] },
-  { title: 'Destination', cell: (denied) => <code>{nameOf(denied)}</code> },
-  { title: 'Rule', cell: ({ rule }) => rule ?? '–', isMinor: true },
-  { title: 'Reason', cell: ({ reason, secret }) => (secret === null ? reason : `${secret}: ${reason}`) },
+  { title: 'Destination', cell: (denied) => <code>{nameOf(denied)}</code>, isWide: true },
+  { title: 'Rule', cell: ({ rule }) => rule ?? '–', isMinor: true, isWide: true },
+  {
+    title: 'Reason',
+    cell: ({ reason, secret }) => (secret === null ? reason : `${secret}: ${reason}`),
+    isWide: true,
+  },
   { title: 'Times', cell: ({ count }) => count, isNumber: true },
 ];
 

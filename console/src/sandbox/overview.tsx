@@ -8,7 +8,10 @@ import { Loaded } from '../parts/loaded';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
 import { factsOf, useHistory } from './history';
+import { CostShare } from './cost-share';
 import { LiveUse } from './live-use';
+import { ProgramLines } from './program-lines';
+import { ENDS, RunStrip } from './run-strip';
 import { commandInWords, inWords } from './words';
 
 const MIB = 1024 ** 2;
@@ -70,12 +73,29 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
         />
       </section>
       {sandbox.status === 'running' && <LiveUse sandbox={sandbox} />}
+      <section class="panel" aria-labelledby="cost">
+        <h2 id="cost">Cost so far</h2>
+        <CostShare sandboxId={sandbox.id} />
+      </section>
+      <RunsOf sandbox={sandbox} />
       <Timeline sandbox={sandbox} />
+      <ProgramLines sandbox={sandbox} />
       <details class="panel">
         <summary>Specification</summary>
         <CodeLines text={JSON.stringify(spec, null, 2)} of="specification" />
       </details>
     </>
+  );
+}
+
+function RunsOf({ sandbox }: { sandbox: SandboxResponse }) {
+  const ends = useHistory(sandbox, ENDS).data?.data ?? [];
+  if (ends.length === 0 && sandbox.started_at == null) return null;
+  return (
+    <section class="panel" aria-labelledby="runs">
+      <h2 id="runs">Runs</h2>
+      <RunStrip sandbox={sandbox} ends={ends} />
+    </section>
   );
 }
 

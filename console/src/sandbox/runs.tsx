@@ -6,13 +6,14 @@ import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
 import { Time } from '../parts/time';
 import { factsOf, useHistory } from './history';
+import { ENDS, RunStrip } from './run-strip';
 import { inWords } from './words';
 
 const COLUMNS: readonly Column<EventResponse>[] = [
   { title: 'Started', cell: (event) => <Time at={factsOf(event).started_at} /> },
   { title: 'Ended', cell: (event) => <Time at={factsOf(event).stopped_at} /> },
   { title: 'Duration', cell: lengthOf, isNumber: true },
-  { title: 'End', cell: inWords },
+  { title: 'End', cell: inWords, isWide: true },
 ];
 
 function lengthOf(event: EventResponse): string {
@@ -23,9 +24,10 @@ function lengthOf(event: EventResponse): string {
 
 /** Ended runs, as the audit trail has them. */
 export function Runs({ sandbox }: { sandbox: SandboxResponse }) {
-  const ends = useHistory(sandbox, ['sandbox_stopped', 'sandbox_failed', 'sandbox_run_closed']);
+  const ends = useHistory(sandbox, ENDS);
   return (
     <>
+      <RunStrip sandbox={sandbox} ends={ends.data?.data ?? []} />
       {sandbox.status === 'running' && (
         <p class="panel">
           <span>

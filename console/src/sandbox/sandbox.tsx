@@ -50,7 +50,7 @@ export function Sandbox() {
       if (!(await confirm({ ...question, consequence: DELETE_CONSEQUENCE }))) return;
     }
     const isDone = await attempt(() => VERBS[verb].run(id), `${name} ${VERBS[verb].done}.`);
-    if (isDone && verb === 'delete') go('/');
+    if (isDone && verb === 'delete') go('/sandboxes');
     else sandbox.reload();
   };
 
@@ -63,6 +63,9 @@ export function Sandbox() {
             <span role="status">
               <Badge status={sandbox.data.status} />
             </span>
+            <Link class="button" href={`/sandboxes?create=form&from=${id}`}>
+              Duplicate
+            </Link>
             {(Object.keys(VERBS) as Verb[]).map((verb) => (
               <button
                 key={verb}

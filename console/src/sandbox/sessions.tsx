@@ -41,9 +41,9 @@ export function Sessions({ sandbox: { id } }: { sandbox: SandboxResponse }) {
   const columns: readonly Column<SandboxSession>[] = [
     { title: 'Opened', cell: ({ opened_at }) => <Time at={opened_at} /> },
     { title: 'Kind', cell: ({ kind }) => KINDS[kind] },
-    { title: 'Program', cell: ({ program }) => program ?? '' },
+    { title: 'Program', cell: ({ program }) => program ?? '', isWide: true },
     { title: 'User', cell: ({ user }) => user ?? '', isMinor: true },
-    { title: 'Caller', cell: actorOf },
+    { title: 'Caller', cell: actorOf, isWide: true },
     {
       title: 'Actions',
       cell: (session) =>

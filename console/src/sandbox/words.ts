@@ -41,8 +41,14 @@ export function inWords(event: EventResponse): string {
     oom_killed === true ? 'out of memory' : undefined,
     message ?? undefined,
   ].filter((fact) => fact !== undefined);
-  const title = WORDS[event.event_type] ?? event.event_type.replaceAll('_', ' ');
+  const title = WORDS[event.event_type] ?? spelled(event.event_type);
   return facts.length === 0 ? title : `${title}: ${facts.join(', ')}`;
+}
+
+/** `api_key_created` as `Api key created`. */
+function spelled(type: string): string {
+  const words = type.replaceAll('_', ' ');
+  return words.slice(0, 1).toUpperCase() + words.slice(1);
 }
 
 function destinationOf(event: EventResponse): string[] {

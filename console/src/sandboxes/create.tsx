@@ -4,25 +4,56 @@ import { announce } from '../lib/announce';
 import { call, Problem } from '../lib/api';
 import type { CreateSandboxRequest } from '../lib/api-types';
 import { useUrlState } from '../lib/url-state';
+import { useResource } from '../lib/use-resource';
 import { CodeLines } from '../parts/copy';
 import { Dialog } from '../parts/dialog';
 import { ErrorPanel } from '../parts/error-panel';
 import { Field } from '../parts/field';
 import { CreateForm } from './create-form';
+import { duplicateOf } from './duplicate';
 import { equalLines } from './equal-lines';
 
 const FIRST = JSON.stringify({ name: '', image: { type: 'oci', reference: 'python:3.12' } }, null, 2);
 
-/** One request in three views: a form, its JSON, and the lines that send the same. */
+/** Another sandbox, or with `from` in the address one like that. */
 export function Create() {
   const url = useUrlState();
+  const from = url.get('from');
+  const original = useResource(`original:${from}`, async (signal) =>
+    from === ''
+      ? undefined
+      : duplicateOf(await call('GET /v1/sandboxes/{sandbox_id}', { path: { sandbox_id: from }, signal })),
+  );
+  const close = () => url.set({ create: undefined, from: undefined });
+  if (from === '') return <CreateDialog first={FIRST} left={[]} close={close} />;
+  if (original.data !== undefined) {
+    const { body, left } = original.data;
+    return <CreateDialog first={JSON.stringify(body, null, 2)} left={left} close={close} />;
+  }
+  return original.problem === undefined ? null : (
+    <Dialog title="Create a sandbox" close={close}>
+      <ErrorPanel problem={original.problem} retry={original.reload} />
+    </Dialog>
+  );
+}
+
+interface CreateDialogProps {
+  /** The body as JSON. */
+  first: string;
+  /** The parts that a duplicate lacks. */
+  left: readonly string[];
+  close: () => void;
+}
+
+/** One request in three views: a form, its JSON, and the lines that send the same. */
+function CreateDialog({ first, left, close }: CreateDialogProps) {
+  const url = useUrlState();
   const [, go] = useLocation();
-  const [json, setJson] = useState(FIRST);
+  const [json, setJson] = useState(first);
   const [isStarted, setStarted] = useState(true);
   const [problem, setProblem] = useState<Problem>();
   const [isBusy, setBusy] = useState(false);
   const view = url.get('create');
-  const close = () => url.set({ create: undefined });
   const parsed = parse(json);
 
   const submit = async (event: Event) => {
@@ -59,6 +90,7 @@ export function Create() {
           </button>
         ))}
       </div>
+      {left.length > 0 && <p class="panel">This copy does not have: {left.join(', ')}.</p>}
       <form class="form" onSubmit={(event) => void submit(event)}>
         {parsed === undefined && <p class="fault-message">This is not JSON of an object yet.</p>}
         {view === 'json' || parsed === undefined ? (
@@ -99,7 +131,7 @@ export function Create() {
   );
 }
 
-export type Body = Record<string, unknown>;
+type Body = Record<string, unknown>;
 
 function parse(json: string): Body | undefined {
   try {

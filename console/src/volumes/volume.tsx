@@ -134,7 +134,7 @@ function Refusal({ problem }: { problem: Problem }) {
         <ul class="names">
           {sandboxes.map((name) => (
             <li key={String(name)}>
-              <Link href={`/?name_prefix=${encodeURIComponent(String(name))}`}>{String(name)}</Link>
+              <Link href={`/sandboxes?name_prefix=${encodeURIComponent(String(name))}`}>{String(name)}</Link>
             </li>
           ))}
         </ul>

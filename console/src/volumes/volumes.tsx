@@ -11,6 +11,7 @@ import { Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Table, type Column } from '../parts/table';
+import { TableView } from '../parts/table-view';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
 import { CreateVolume } from './create';
@@ -20,16 +21,19 @@ import { Use } from './use';
 const COLUMNS: readonly Column<VolumeResponse>[] = [
   {
     title: 'Name',
-    cell: (volume) => (
-      <>
-        <Link href={`/volumes/${volume.id}`}>{nameOf(volume)}</Link>
-        <Tags of={volume.labels} />
-      </>
-    ),
+    cell: (volume) => <Link href={`/volumes/${volume.id}`}>{nameOf(volume)}</Link>,
+    isWide: true,
+    value: nameOf,
   },
-  { title: 'Status', cell: ({ status }) => <Badge status={status} /> },
-  { title: 'Use', cell: (volume) => <Use of={volume} /> },
-  { title: 'Created', cell: ({ created_at }) => <Time at={created_at} />, isMinor: true },
+  { title: 'Labels', cell: ({ labels }) => <Tags of={labels} folded />, isMinor: true, isWide: true },
+  { title: 'Status', cell: ({ status }) => <Badge status={status} />, value: ({ status }) => status },
+  { title: 'Use', cell: (volume) => <Use of={volume} />, value: ({ used_bytes }) => used_bytes },
+  {
+    title: 'Created',
+    cell: ({ created_at }) => <Time at={created_at} />,
+    isMinor: true,
+    value: ({ created_at }) => created_at,
+  },
 ];
 
 export function Volumes() {
@@ -45,6 +49,7 @@ export function Volumes() {
       title="Volumes"
       actions={
         <>
+          <TableView of="Volumes" columns={COLUMNS} />
           <button
             type="button"
             aria-pressed={include !== undefined}
@@ -67,7 +72,14 @@ export function Volumes() {
               </p>
             </Empty>
           ) : (
-            <Table caption="Volumes" columns={COLUMNS} rows={volumes} id={({ id }) => id} name={nameOf} />
+            <Table
+              caption="Volumes"
+              columns={COLUMNS}
+              rows={volumes}
+              id={({ id }) => id}
+              name={nameOf}
+              isWhole
+            />
           )
         }
       </Loaded>

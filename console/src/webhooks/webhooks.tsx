@@ -11,6 +11,7 @@ import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
+import { TableView } from '../parts/table-view';
 import { Time } from '../parts/time';
 import { EditWebhook } from './edit';
 import { WebhookSecret } from './secret';
@@ -27,12 +28,14 @@ const COLUMNS: readonly Column<WebhookResponse>[] = [
         <small>{description}</small>
       </>
     ),
+    isWide: true,
   },
-  { title: 'Status', cell: (webhook) => <WebhookStatus of={webhook} /> },
+  { title: 'Status', cell: (webhook) => <WebhookStatus of={webhook} />, isWide: true },
   {
     title: 'Event types',
     cell: ({ event_types }) => (event_types.length === 0 ? 'all' : event_types.join(', ')),
     isMinor: true,
+    isWide: true,
   },
   { title: 'Created', cell: ({ created_at }) => <Time at={created_at} />, isMinor: true },
 ];
@@ -50,13 +53,16 @@ export function Webhooks() {
     <Page
       title="Webhooks"
       actions={
-        <button
-          type="button"
-          class="primary"
-          onClick={() => url.set({ create: 'form', cursor: query.cursor })}
-        >
-          Create
-        </button>
+        <>
+          <TableView of="Webhooks" columns={COLUMNS} />
+          <button
+            type="button"
+            class="primary"
+            onClick={() => url.set({ create: 'form', cursor: query.cursor })}
+          >
+            Create
+          </button>
+        </>
       }
     >
       <Loaded resource={list}>

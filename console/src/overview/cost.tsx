@@ -1,0 +1,84 @@
+import { Link } from 'wouter-preact';
+import { call } from '../lib/api';
+import type { UsageSummary } from '../lib/api-types';
+import { money } from '../lib/money';
+import { useResource } from '../lib/use-resource';
+import { Facts } from '../parts/facts';
+import { Part } from './part';
+
+const number = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+
+/** The cost of this UTC month beside that of the last. */
+export function Cost() {
+  const [month, before] = [monthOf(0), monthOf(1)];
+  const costs = useResource(`costs:${month}`, async (signal) => {
+    const [current, last] = await Promise.all(
+      [month, before].map((each) => call('GET /v1/billing/usage', { query: { month: each }, signal })),
+    );
+    return { current: current!, last: last! };
+  });
+  return (
+    <Part title="Cost" resource={costs} more={<Link href="/usage">Usage</Link>}>
+      {({ current, last }) =>
+        current.currency === null ? (
+          <>
+            <Facts
+              of={[
+                [`vCPU-hours of ${month}`, number.format(vcpuHours(current))],
+                [`vCPU-hours of ${before}`, number.format(vcpuHours(last))],
+              ]}
+            />
+            <p>
+              <small>
+                Nothing has a cost yet: the operator gives prices with{' '}
+                <code>sandkeep serve --price-book</code>.
+              </small>
+            </p>
+          </>
+        ) : (
+          <>
+            <p class="figures">
+              <span>
+                <b>{amountOf(current, current.total_cents)}</b> so far in {month}
+              </span>
+            </p>
+            <Facts
+              of={[
+                [
+                  'Projection to the end of the month',
+                  <>
+                    {amountOf(current, current.projected_spend_cents)}{' '}
+                    <small>{changeOf(current.projected_spend_cents, last.total_cents)}</small>
+                  </>,
+                ],
+                [`Cost of ${before}`, amountOf(last, last.total_cents)],
+              ]}
+            />
+          </>
+        )
+      }
+    </Part>
+  );
+}
+
+/** `back`: the number of months before the current one. */
+function monthOf(back: number): string {
+  const now = new Date();
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - back)).toISOString().slice(0, 7);
+}
+
+function amountOf({ currency, minor_unit_digits }: UsageSummary, cents: number): string {
+  return currency === null ? '–' : money(cents, currency, minor_unit_digits ?? 2);
+}
+
+function changeOf(cents: number, before: number): string {
+  if (before === 0) return '';
+  const percent = Math.round((cents / before - 1) * 100);
+  return percent === 0
+    ? 'as last month'
+    : `${Math.abs(percent)} % ${percent > 0 ? 'more' : 'less'} than last month`;
+}
+
+function vcpuHours({ line_items }: UsageSummary): number {
+  return line_items.find(({ name }) => name === 'vcpu')?.quantity ?? 0;
+}
