@@ -667,10 +667,13 @@ create table snapshots (
   removed_at timestamp with time zone,
   erased_at timestamp with time zone,
   replaced_id uuid,
+  template_id uuid,
+  shared_bytes bigint not null default 0,
   constraint snapshots_pkey PRIMARY KEY (org_id, id),
   constraint snapshots_check CHECK (((status = 'deleting'::text) = (purge_at IS NOT NULL))),
   constraint snapshots_check1 CHECK (((status <> ALL (ARRAY['ready'::text, 'deleting'::text])) OR ((size_bytes IS NOT NULL) AND (digest IS NOT NULL) AND (completed_at IS NOT NULL)))),
   constraint snapshots_check2 CHECK (((status = 'failed'::text) = (error_code IS NOT NULL))),
+  constraint snapshots_check3 CHECK (((shared_bytes >= 0) AND (shared_bytes <= size_bytes))),
   constraint snapshots_id_key UNIQUE (id),
   constraint snapshots_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint snapshots_size_bytes_check CHECK ((size_bytes >= 0)),
@@ -679,10 +682,97 @@ create table snapshots (
 CREATE INDEX snapshots_kept ON public.snapshots USING btree (worker_id) WHERE (erased_at IS NULL);
 CREATE INDEX snapshots_listed ON public.snapshots USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
 CREATE UNIQUE INDEX snapshots_name ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND ((status = 'ready'::text) OR ((status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND (NOT replaces))));
+CREATE INDEX snapshots_of_templates ON public.snapshots USING btree (worker_id) WHERE ((template_id IS NOT NULL) AND (removed_at IS NULL));
 CREATE INDEX snapshots_purge ON public.snapshots USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
 CREATE UNIQUE INDEX snapshots_replacement ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND (status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND replaces);
 CREATE INDEX snapshots_waiting ON public.snapshots USING btree (worker_id, created_at) WHERE (status = ANY (ARRAY['queued'::text, 'in_progress'::text]));
 create policy own_organization on snapshots using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table template_contexts (
+  org_id uuid not null,
+  template_id uuid not null,
+  "position" integer not null,
+  bytes bytea not null,
+  received_at timestamp with time zone not null,
+  constraint template_contexts_pkey PRIMARY KEY (org_id, template_id, "position"),
+  constraint template_contexts_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+create policy own_organization on template_contexts using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table template_layers (
+  org_id uuid not null,
+  worker_id uuid not null,
+  digest text collate "C" not null,
+  snapshot_id uuid not null,
+  template_id uuid not null,
+  used_at timestamp with time zone not null,
+  constraint template_layers_pkey PRIMARY KEY (org_id, worker_id, digest),
+  constraint template_layers_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id)
+);
+CREATE INDEX template_layers_of_snapshot ON public.template_layers USING btree (snapshot_id);
+CREATE INDEX template_layers_used ON public.template_layers USING btree (used_at);
+create policy own_organization on template_layers using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table template_logs (
+  org_id uuid not null,
+  template_id uuid not null,
+  "position" integer not null,
+  at timestamp with time zone not null,
+  source text not null,
+  text text not null,
+  constraint template_logs_pkey PRIMARY KEY (org_id, template_id, "position"),
+  constraint template_logs_org_id_template_id_fkey FOREIGN KEY (org_id, template_id) REFERENCES templates(org_id, id) ON DELETE CASCADE,
+  constraint template_logs_source_check CHECK ((source = ANY (ARRAY['build'::text, 'stdout'::text, 'stderr'::text])))
+);
+create policy own_organization on template_logs using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table templates (
+  org_id uuid not null,
+  id uuid not null,
+  name text collate "C" not null,
+  tag text collate "C" not null,
+  labels jsonb not null,
+  status text not null,
+  dockerfile text not null,
+  build_args jsonb not null,
+  sandbox jsonb not null,
+  uses_cache boolean not null,
+  context_digest text,
+  context_bytes bigint,
+  timeout_secs integer not null,
+  runtime text not null,
+  worker_id uuid not null,
+  actor json not null,
+  sandbox_id uuid,
+  steps integer not null,
+  steps_done integer not null default 0,
+  steps_cached integer not null default 0,
+  snapshot_id uuid,
+  config jsonb,
+  image_config jsonb,
+  error_code text,
+  error_message text,
+  error_line integer,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  started_at timestamp with time zone,
+  completed_at timestamp with time zone,
+  removed_at timestamp with time zone,
+  constraint templates_pkey PRIMARY KEY (org_id, id),
+  constraint templates_check CHECK (((status <> 'succeeded'::text) OR ((snapshot_id IS NOT NULL) AND (config IS NOT NULL) AND (image_config IS NOT NULL)))),
+  constraint templates_check1 CHECK (((status = ANY (ARRAY['failed'::text, 'cancelled'::text])) = (error_code IS NOT NULL))),
+  constraint templates_check2 CHECK (((status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text])) = (completed_at IS NOT NULL))),
+  constraint templates_id_key UNIQUE (id),
+  constraint templates_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint templates_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'building'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text]))),
+  constraint templates_timeout_secs_check CHECK ((timeout_secs > 0))
+);
+CREATE INDEX templates_ended ON public.templates USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+CREATE INDEX templates_left ON public.templates USING btree (worker_id) WHERE (sandbox_id IS NOT NULL);
+CREATE INDEX templates_listed ON public.templates USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
+CREATE INDEX templates_open ON public.templates USING btree (worker_id, created_at) WHERE (status = ANY (ARRAY['queued'::text, 'building'::text]));
+CREATE UNIQUE INDEX templates_tag ON public.templates USING btree (org_id, name, tag) WHERE ((status = 'succeeded'::text) AND (removed_at IS NULL));
+create policy own_organization on templates using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table terminal_tickets (
   org_id uuid not null,

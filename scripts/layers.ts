@@ -226,6 +226,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'sandboxes',
     holds: 'Snapshots of sandboxes: captures, their usage, deletion.',
   },
+  templates: {
+    theme: 'sandboxes',
+    holds: 'Templates: builds from a Dockerfile, their logs, cached steps, deletion.',
+  },
   previews: {
     theme: 'sandboxes',
     holds: 'Ports of sandboxes as origins of their own: listener, proxy, grants.',

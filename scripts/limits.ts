@@ -17,6 +17,14 @@ import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
 import { CAPTURES_AT_ONCE, LONGEST_CAPTURE_MS } from '../src/snapshots/capture-queue.js';
 import { MOST_UNFINISHED } from '../src/snapshots/create.js';
+import { BUILDS_AT_ONCE } from '../src/templates/build-queue.js';
+import { MOST_LOG_BYTES } from '../src/templates/build/log.js';
+import { MOST_ENTRIES } from '../src/templates/context/entries.js';
+import { MOST_CONTEXT_BYTES } from '../src/templates/context/receive.js';
+import { MOST_UNFINISHED as MOST_UNFINISHED_BUILDS } from '../src/templates/create.js';
+import { MOST_DOCKERFILE_BYTES, MOST_INSTRUCTIONS } from '../src/templates/dockerfile/parse.js';
+import { TIMEOUT_SECS } from '../src/templates/read-request.js';
+import { UPLOADS_AT_ONCE } from '../src/templates/routes.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
 import { POOL_SLOTS, READ_SLOTS } from '../src/db/request-connections.js';
 import { BYTES_OF_UNIT, KEY_WINDOW_SECS } from '../src/access/rate-limit.js';
@@ -269,6 +277,27 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: time(LONGEST_CAPTURE_MS),
       beyond: 'the operation fails with `timed_out`',
     },
+    {
+      limit: 'builds of templates of an organization that wait or run, and those that run at once',
+      value: `${number(MOST_UNFINISHED_BUILDS)}, ${number(BUILDS_AT_ONCE.each)}`,
+      beyond: `${answerText({ error: 'quota_exceeded' })}, and the builds wait`,
+    },
+    {
+      limit: 'the context of a build, its entries, and those that arrive at once of an organization',
+      value: `${bytes(MOST_CONTEXT_BYTES)}, ${number(MOST_ENTRIES)}, ${number(UPLOADS_AT_ONCE.each)}`,
+      beyond: answerText({ error: 'payload_too_large' }),
+    },
+    {
+      limit: 'a Dockerfile, and its instructions',
+      value: `${bytes(MOST_DOCKERFILE_BYTES)}, ${number(MOST_INSTRUCTIONS)}`,
+      beyond: answerText({ error: 'invalid_request' }),
+    },
+    {
+      limit: 'time of a build, if its request names no other; and the longest',
+      value: `${time(TIMEOUT_SECS.default * 1000)}, ${time(TIMEOUT_SECS.max * 1000)}`,
+      beyond: 'the build fails with `timed_out`',
+    },
+    { limit: 'log of a build', value: bytes(MOST_LOG_BYTES), beyond: 'the following output is left out' },
     { limit: 'pools', value: number(MOST_POOLS), beyond: { error: 'quota_exceeded' } },
     { limit: 'ready sandboxes of a pool', value: number(MOST_MEMBERS), beyond: { error: 'invalid_request' } },
     {

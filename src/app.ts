@@ -62,6 +62,8 @@ import { terminalRoutes } from './sandboxes/terminal/routes.js';
 import { snapshotExamples } from './snapshots/examples.js';
 import { snapshotRoutes } from './snapshots/routes.js';
 import { CreateSandboxRequest } from './spec/specification.js';
+import { templateExamples } from './templates/examples.js';
+import { templateRoutes } from './templates/routes.js';
 import { usageExamples } from './usage/examples.js';
 import { usageRoutes } from './usage/routes.js';
 import { volumeExamples } from './volumes/examples.js';
@@ -85,6 +87,7 @@ const EXAMPLES = {
   ...networkExamples,
   ...poolExamples,
   ...snapshotExamples,
+  ...templateExamples,
   ...execExamples,
   ...sandboxFileExamples,
   ...terminalExamples,
@@ -174,6 +177,7 @@ export async function buildApp(
     networkRoutes(api);
     poolRoutes(api);
     snapshotRoutes(api);
+    templateRoutes(api, ctx, steps);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, steps, ctx.log);

@@ -22,6 +22,7 @@ import { networkCommand } from './cli/network.js';
 import { secretsCommand } from './cli/secrets.js';
 import { serveCommand } from './cli/serve.js';
 import { statusCommand } from './cli/status.js';
+import { templatesCommand } from './cli/templates.js';
 import { uninstallCommand } from './cli/uninstall.js';
 import { usageCommand } from './cli/usage.js';
 import { webhookCommand } from './cli/webhook.js';
@@ -51,6 +52,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(portForwardCommand(env))
     .addCommand(mcpCommand(env))
     .addCommand(poolsCommand(env))
+    .addCommand(templatesCommand(env))
     .addCommand(secretsCommand())
     .addCommand(networkCommand())
     .addCommand(memberCommand())

@@ -22,6 +22,7 @@ import { enforceHours } from './sandboxes/lifecycle/stop-over-quota.js';
 import { deleteEndedPreviews } from './previews/grants/jobs.js';
 import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
 import { startSnapshots } from './snapshots/jobs.js';
+import { startTemplates } from './templates/jobs.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
@@ -59,6 +60,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   const jobs = startJobs(ctx, onError);
   const pools = startPools(ctx, onError);
   const snapshots = startSnapshots(ctx, () => reconciling.term, onError('snapshots'));
+  const templates = startTemplates(ctx, () => reconciling.term, onError('templates'));
   const webhooks = startWebhooks(ctx);
   const sealing = startSealing(ctx, onError('seal'));
   const network = makeNetworkRecordJob();
@@ -68,7 +70,7 @@ export function startWorker(ctx: WorkerContext): { stop(): Promise<void> } {
   });
   return {
     async stop() {
-      const loops = [recording, pools, snapshots, ...jobs];
+      const loops = [recording, pools, snapshots, templates, ...jobs];
       await Promise.all([reconciling.stop(), webhooks.stop(), ...loops.map((loop) => loop.stop())]);
       await ctx.runtime.leave?.().catch(onError('leave'));
       await network.finish(ctx).catch(onError('network record'));

@@ -1,5 +1,6 @@
 import { Option, type Command } from 'commander';
 import { readFileSync } from 'node:fs';
+import { Readable } from 'node:stream';
 import { ExplainedError } from '../lib/explained-error.js';
 
 const URL_VARIABLE = 'SANDKEEP_URL';
@@ -11,7 +12,7 @@ export interface ClientOptions {
   keyFile?: string;
 }
 
-interface Client {
+export interface Client {
   url: string;
   key: string;
 }
@@ -56,27 +57,49 @@ function readKey(keyFile: string | undefined, env: NodeJS.ProcessEnv): string {
 
 /** Sends a request, with a body as JSON. Throws ExplainedError when the service does not answer. */
 export async function send(
-  { url, key }: Client,
+  client: Client,
   path: string,
   { method = 'GET', body }: { method?: 'GET' | 'PUT' | 'DELETE'; body?: object } = {},
 ): Promise<Answer> {
-  const headers = {
-    authorization: `Bearer ${key}`,
-    ...(body && { 'content-type': 'application/json' }),
-  };
-  const options = {
+  const headers: Record<string, string> = body ? { 'content-type': 'application/json' } : {};
+  const answer = await request(client, path, {
     method,
     headers,
-    redirect: 'manual' as const,
     ...(body && { body: JSON.stringify(body) }),
-  };
-  const answer = await fetch(`${url}${path}`, options).catch((error: Error) => {
+  });
+  return { status: answer.status, text: await answer.text() };
+}
+
+/** An answer that is read as it arrives. Throws ExplainedError with the words of the service for a refusal. */
+export async function open(
+  client: Client,
+  path: string,
+  { headers }: { headers: Record<string, string> },
+): Promise<Response> {
+  const answer = await request(client, path, { headers });
+  if (answer.status < 300) return answer;
+  throw refusalOf({ status: answer.status, text: await answer.text() });
+}
+
+/** Sends a file, and returns the JSON of a success, as `sendForJson`. */
+export async function uploadForJson<T>(client: Client, path: string, body: Readable): Promise<T> {
+  const headers = { 'content-type': 'application/octet-stream' };
+  const upload = { method: 'POST', headers, body: Readable.toWeb(body), duplex: 'half' };
+  const answer = await request(client, path, upload as RequestInit);
+  const text = await answer.text();
+  if (answer.status >= 300) throw refusalOf({ status: answer.status, text });
+  return readJson<T>(client, text);
+}
+
+/** Throws ExplainedError when the service does not answer. */
+async function request({ url, key }: Client, path: string, init: RequestInit): Promise<Response> {
+  const headers = { ...(init.headers as Record<string, string>), authorization: `Bearer ${key}` };
+  return fetch(`${url}${path}`, { ...init, headers, redirect: 'manual' }).catch((error: Error) => {
     const { message } = (error.cause ?? error) as Error;
     throw new ExplainedError(
       `cannot reach the service at ${url}: ${message}; check --url or ${URL_VARIABLE}`,
     );
   });
-  return { status: answer.status, text: await answer.text() };
 }
 
 /** The JSON of a success. Throws ExplainedError with the words of the service for every other answer. */
@@ -87,10 +110,14 @@ export async function sendForJson<T>(
 ): Promise<T> {
   const answer = await send(client, path, request);
   if (answer.status >= 300) throw refusalOf(answer);
+  return readJson<T>(client, answer.text);
+}
+
+function readJson<T>({ url }: Client, text: string): T {
   try {
-    return JSON.parse(answer.text) as T;
+    return JSON.parse(text) as T;
   } catch {
-    throw new ExplainedError(`the answer of ${client.url} is no JSON: check --url or ${URL_VARIABLE}`);
+    throw new ExplainedError(`the answer of ${url} is no JSON: check --url or ${URL_VARIABLE}`);
   }
 }
 

@@ -6,7 +6,8 @@ import { notify, type WriteTarget } from './write-batch.js';
  * The subjects of notifications: a changed sandbox, a longer event log of an organization, a changed API key. `session`
  * is an ended session of the console, `visit` a session in a sandbox that is to end. `preview` is the sandbox of a
  * preview that has ended, or an organization whose previews may have; empty: those of any. `call` is a call of a tool
- * that its client has cancelled. `snapshot` is one that waits for its capture.
+ * that its client has cancelled. `snapshot` is one that waits for its capture. `template` is one
+ * whose build waits, went on or ended.
  */
 const CHANNELS = {
   sandbox: 'sandkeep_sandboxes',
@@ -17,6 +18,7 @@ const CHANNELS = {
   preview: 'sandkeep_previews',
   call: 'sandkeep_mcp_calls',
   snapshot: 'sandkeep_snapshots',
+  template: 'sandkeep_templates',
 } as const;
 export type Channel = keyof typeof CHANNELS;
 const RECONNECT_MS = 500;
@@ -48,6 +50,10 @@ export async function announceChanges(tx: WriteTarget, sandboxIds: readonly stri
 
 export async function announceSnapshot(tx: WriteTarget, snapshotId: string): Promise<void> {
   await notify(tx, CHANNELS.snapshot, [snapshotId]);
+}
+
+export async function announceTemplate(tx: WriteTarget, templateId: string): Promise<void> {
+  await notify(tx, CHANNELS.template, [templateId]);
 }
 
 export async function announceLog(tx: WriteTarget, orgId: string): Promise<void> {

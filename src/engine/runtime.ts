@@ -48,6 +48,14 @@ export interface Captured {
   contentDigest: string;
 }
 
+/** The part of an image that commands begin with. Empty texts: the image says nothing. */
+export interface ImageConfig {
+  /** `NAME=value`. */
+  env: string[];
+  user: string;
+  workdir: string;
+}
+
 /** A permanent refusal: the same capture would fail again. Users see the message. */
 export class CaptureRefusedError extends Error {
   constructor(
@@ -63,6 +71,8 @@ export class CaptureRefusedError extends Error {
 export interface EngineSnapshots {
   /** The bytes that a snapshot of the sandbox would have. Undefined: it has no disk. The engine walks through it. */
   measure(sandboxId: string): Promise<number | undefined>;
+  /** The configuration of the image below a sandbox. Undefined: the sandbox has no disk. */
+  imageConfig(sandboxId: string): Promise<ImageConfig | undefined>;
   /**
    * Captures the disk of a sandbox, which is paused meanwhile if it runs. Idempotent for each snapshot: a complete one
    * stays as it is. Nothing incomplete has its id. Throws CaptureRefusedError.

@@ -132,6 +132,11 @@ export const CATALOGUE = {
     message: 'there is no such operation on snapshots',
     remedy: 'Check the id against `GET /v1/snapshot-operations`. One that failed is forgotten after 30 days.',
   },
+  template_not_found: {
+    status: 404,
+    message: 'there is no such template',
+    remedy: '`GET /v1/templates` lists the templates and their builds.',
+  },
   volume_file_not_found: {
     status: 404,
     message: 'there is no such file or directory in the volume',

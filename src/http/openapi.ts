@@ -45,6 +45,7 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
       tags: [
         { name: 'sandboxes', description: 'Isolated compute with a lifecycle and a log.' },
         { name: 'pools', description: 'Started sandboxes that creates take.' },
+        { name: 'templates', description: 'Disks that are built from a Dockerfile, with a name and a tag.' },
         { name: 'snapshots', description: 'Disks of sandboxes at one moment, from which others are made.' },
         { name: 'volumes', description: 'Storage that outlives sandboxes, and its files.' },
         {

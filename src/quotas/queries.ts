@@ -158,7 +158,7 @@ export async function countPublishedPorts(sql: Sql, orgId: string): Promise<numb
  */
 export async function sumSnapshots(sql: Sql, orgId: string): Promise<{ count: number; bytes: number }> {
   const { rows } = await sql.query<{ count: number; bytes: number }>(
-    `select count(*)::int as count, coalesce(sum(size_bytes), 0)::bigint as bytes from snapshots
+    `select count(*)::int as count, coalesce(sum(size_bytes - shared_bytes), 0)::bigint as bytes from snapshots
      where org_id = $1 and erased_at is null and status <> 'failed'`,
     [orgId],
   );

@@ -1,6 +1,7 @@
 import { RECONCILER } from '../audit/events/actor.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
+import { announceTemplate } from '../db/changes.js';
 import type { EventSql } from '../db/transaction.js';
 import { CaptureRefusedError, type Captured } from '../engine/runtime.js';
 import { addMillis, type Instant } from '../lib/instant.js';
@@ -13,7 +14,7 @@ import { digestOf, manifestOf } from './manifest.js';
 import { overQuota } from './over-quota.js';
 import { updateSnapshot, type SnapshotRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
-import { lockReady, lockSnapshot } from './work-queries.js';
+import { lockReady, lockSnapshot, sharedBytesOf } from './work-queries.js';
 
 const GIB = 1024 ** 3;
 
@@ -39,9 +40,18 @@ export async function completeSnapshot(
   const replaced = row.replaced_id ? await lockReady(tx, { org_id: orgId, id: row.replaced_id }) : undefined;
   if (replaced) await scheduleDeletion(tx, replaced, row.actor, at, ctx.settings.volumePurgeAfterMs);
   const digest = digestOf(manifestOf({ ...row, size_bytes: bytes, content_digest: contentDigest }));
-  const made = { size_bytes: bytes, content_digest: contentDigest, digest, completed_at: at, sampled_at: at };
+  const shared_bytes = Math.min(await sharedBytesOf(tx, row), bytes);
+  const made = {
+    size_bytes: bytes,
+    shared_bytes,
+    content_digest: contentDigest,
+    digest,
+    completed_at: at,
+    sampled_at: at,
+  };
   await updateSnapshot(tx, row, { status: 'ready', ...made }, at);
-  await readSize(ctx, tx, { ...row, size_bytes: bytes }, at);
+  await readSize(ctx, tx, { ...row, size_bytes: bytes, shared_bytes }, at);
+  if (row.template_id !== null) await announceTemplate(tx, row.template_id);
   await recordEvent(tx, {
     orgId,
     type: 'snapshot_created',
@@ -65,9 +75,14 @@ export async function completeSnapshot(
 export async function readSize(
   ctx: Context,
   tx: EventSql,
-  { org_id: orgId, id, size_bytes }: { org_id: string; id: string; size_bytes: number },
+  {
+    org_id: orgId,
+    id,
+    size_bytes,
+    shared_bytes,
+  }: { org_id: string; id: string; size_bytes: number; shared_bytes: number },
   at: Instant,
 ): Promise<void> {
   const until = addMillis(at, VALID_INTERVALS * ctx.settings.volumeSampleMs);
-  await insertReading(tx, orgId, id, { at, until, kib: Math.ceil(size_bytes / 1024) });
+  await insertReading(tx, orgId, id, { at, until, kib: Math.ceil((size_bytes - shared_bytes) / 1024) });
 }

@@ -22,11 +22,15 @@ import { refuseWithoutSnapshots } from './supported.js';
 export const MOST_UNFINISHED = 100;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** Admits a capture. Returns before it begins: the worker of the engine carries it out. */
+/**
+ * Admits a capture. Returns before it begins: the worker of the engine carries it out. `templateId`: the build that
+ * needs the snapshot, which no caller finds.
+ */
 export async function createSnapshot(
   ctx: Context,
   caller: Writer,
   request: CreateSnapshotRequest,
+  templateId: string | null = null,
 ): Promise<SnapshotOperation> {
   refuseWithoutSnapshots(ctx.runtime);
   const { name, sandbox_id: sandboxId, force = false, record_integrity = false } = request;
@@ -68,6 +72,7 @@ export async function createSnapshot(
         ...source,
         runtime: ctx.runtime.name,
         actor,
+        template_id: templateId,
         created_at: at,
       });
       await recordEvent(tx, {

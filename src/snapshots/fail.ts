@@ -1,5 +1,6 @@
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
+import { announceTemplate } from '../db/changes.js';
 import type { EventSql } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { updateSnapshot, type SnapshotRow } from './queries.js';
@@ -7,7 +8,7 @@ import { updateSnapshot, type SnapshotRow } from './queries.js';
 /** Ends an operation without a snapshot. The transaction has locked the row. The sweep removes what the engine has. */
 export async function failSnapshot(
   tx: EventSql,
-  { org_id: orgId, id, name, sandbox_id, sandbox_name }: SnapshotRow,
+  { org_id: orgId, id, name, sandbox_id, sandbox_name, template_id }: SnapshotRow,
   { code, message }: { code: string; message: string },
   actor: EventActor,
   at: Instant,
@@ -22,4 +23,5 @@ export async function failSnapshot(
     at,
     payload: { snapshot_id: id, name, sandbox_id, sandbox_name, reason: code, message },
   });
+  if (template_id !== null) await announceTemplate(tx, template_id);
 }

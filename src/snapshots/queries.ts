@@ -24,8 +24,12 @@ export interface SnapshotRow {
   runtime: string;
   worker_id: string;
   actor: EventActor;
+  /** The build that needs it. No caller finds such a snapshot. Null: a caller asked for it. */
+  template_id: string | null;
   attempts: number;
   size_bytes: number | null;
+  /** The part of them that is charged for the snapshot of an earlier step of a build. */
+  shared_bytes: number;
   digest: string | null;
   content_digest: string | null;
   error_code: string | null;
@@ -46,8 +50,8 @@ export type CompleteSnapshot = SnapshotRow & {
 };
 
 export const COLUMNS = `org_id, id, name, labels, status, replaces, replaced_id, record_integrity, sandbox_id, sandbox_name,
-  image, image_digest, parent_id, parent_digest, runtime, worker_id, actor, attempts, size_bytes, digest, content_digest, error_code,
-  error_message, created_at, updated_at, completed_at, purge_at`;
+  image, image_digest, parent_id, parent_digest, runtime, worker_id, actor, template_id, attempts, size_bytes, shared_bytes, digest,
+  content_digest, error_code, error_message, created_at, updated_at, completed_at, purge_at`;
 
 type Row = SnapshotRow & Record<string, unknown>;
 
@@ -75,7 +79,7 @@ function keyed(key: SnapshotKey): { condition: string; value: string } {
   return { condition: `name = $3::text and status = 'ready'`, value: key.name };
 }
 
-const SEEN = 'org_id = $1 and labels @> $2::jsonb and removed_at is null';
+const SEEN = 'org_id = $1 and labels @> $2::jsonb and removed_at is null and template_id is null';
 
 export async function findSnapshot(
   sql: Sql,
@@ -131,6 +135,7 @@ export type NewSnapshot = Omit<
   | 'status'
   | 'attempts'
   | 'size_bytes'
+  | 'shared_bytes'
   | 'digest'
   | 'content_digest'
   | 'error_code'
@@ -143,8 +148,8 @@ export type NewSnapshot = Omit<
 export async function insertSnapshot(sql: Sql, snapshot: NewSnapshot): Promise<SnapshotRow> {
   const { rows } = await sql.query<Row>(
     `insert into snapshots (org_id, id, name, labels, status, replaces, record_integrity, sandbox_id, sandbox_name, image,
-       image_digest, parent_id, parent_digest, runtime, worker_id, actor, created_at, updated_at, replaced_id)
-     values ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, $17)
+       image_digest, parent_id, parent_digest, runtime, worker_id, actor, created_at, updated_at, replaced_id, template_id)
+     values ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, $17, $18)
      returning ${COLUMNS}`,
     [
       snapshot.org_id,
@@ -164,6 +169,7 @@ export async function insertSnapshot(sql: Sql, snapshot: NewSnapshot): Promise<S
       JSON.stringify(snapshot.actor),
       snapshot.created_at,
       snapshot.replaced_id,
+      snapshot.template_id,
     ],
   );
   return rows[0]!;
@@ -173,6 +179,7 @@ interface SnapshotChange {
   status?: SnapshotStatus;
   attempts?: number;
   size_bytes?: number;
+  shared_bytes?: number;
   digest?: string;
   content_digest?: string;
   error_code?: string;

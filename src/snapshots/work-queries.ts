@@ -123,6 +123,32 @@ export async function lockKept(
   return rows[0];
 }
 
+/** The bytes that the snapshot of an earlier step of a build is charged with, if it is below this one. */
+export async function sharedBytesOf(
+  tx: Sql,
+  { org_id, template_id, parent_id }: Pick<SnapshotRow, 'org_id' | 'template_id' | 'parent_id'>,
+): Promise<number> {
+  if (template_id === null || parent_id === null) return 0;
+  const { rows } = await tx.query<{ size_bytes: number }>(
+    `select size_bytes from snapshots
+     where org_id = $1 and id = $2 and template_id is not null and status = 'ready' and removed_at is null`,
+    [org_id, parent_id],
+  );
+  return rows[0]?.size_bytes ?? 0;
+}
+
+/**
+ * The snapshots above a snapshot of a build are charged with all of their bytes from their next reading on. Waits for
+ * one that is completed meanwhile.
+ */
+export async function endSharing(tx: Sql, { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>): Promise<void> {
+  await tx.query(
+    `update snapshots set shared_bytes = 0 where org_id = $1 and parent_id = $2 and template_id is not null
+       and removed_at is null`,
+    [org_id, id],
+  );
+}
+
 export async function lockReady(
   tx: Sql,
   { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,

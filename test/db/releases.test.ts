@@ -69,6 +69,9 @@ const ABSENT = new Set([
   'restore_snapshot',
   'delete_snapshot',
   'delete_snapshot_by_name',
+  'get_template',
+  'follow_template_log',
+  'delete_template',
 ]);
 const ORDER = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 

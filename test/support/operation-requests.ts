@@ -27,6 +27,7 @@ const SESSION_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d77';
 const UNKNOWN_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55';
 const NO_POOL: Classified['absent'] = ['pool_not_found', 'there is no such pool'];
 const NO_SNAPSHOT: Classified['absent'] = ['snapshot_not_found', 'there is no such snapshot'];
+const NO_TEMPLATE: Classified['absent'] = ['template_not_found', 'there is no such template'];
 const NO_VOLUME: Classified['absent'] = ['volume_not_found', 'volume not found'];
 
 // On the routes of files, clients read every other code as an unknown sandbox.
@@ -123,6 +124,11 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     body: {},
     absent: NO_SNAPSHOT,
   }),
+  create_template: () => ({ path: '/v1/templates', query: { tag: 'intruder:1' }, body: 'FROM intruder\n' }),
+  list_templates: () => ({ path: '/v1/templates' }),
+  get_template: (victim) => ({ path: templatePath(victim), absent: NO_TEMPLATE }),
+  follow_template_log: (victim) => ({ path: `${templatePath(victim)}/log`, absent: NO_TEMPLATE }),
+  delete_template: (victim) => ({ path: templatePath(victim), absent: NO_TEMPLATE }),
   list_snapshot_candidates: () => ({ path: '/v1/sandboxes/snapshot-candidates' }),
   list_snapshot_operations: () => ({ path: '/v1/snapshot-operations' }),
   get_snapshot_operation: (victim) => ({
@@ -256,6 +262,8 @@ export interface Fixture {
   preview?: { id: string };
   /** Undefined: the fixture is of a release without snapshots. */
   snapshot?: { id: string; name: string };
+  /** Undefined: the fixture is of a release without templates. */
+  template?: { id: string };
   volume: { id: string };
   event: { id: string };
   key: { id: string };
@@ -267,6 +275,10 @@ export interface Fixture {
 
 function credentialPath({ credential }: Fixture): string {
   return `/v1/registry-credentials/${credential?.id ?? SESSION_ID}`;
+}
+
+function templatePath({ template }: Fixture): string {
+  return `/v1/templates/${template?.id ?? UNKNOWN_ID}`;
 }
 
 function snapshotOf({ snapshot: made }: Fixture): { id: string; name: string } {
@@ -323,12 +335,21 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
        'sha256:00', 'sha256:00', now(), now(), now())`,
     [client.org.id, made.id, made.name, sandbox.id, JSON.stringify(operator('victim'))],
   );
+  const template = { id: newId() };
+  await service.ctx.pool.query(
+    `insert into templates (org_id, id, name, tag, labels, status, dockerfile, build_args, sandbox, uses_cache, timeout_secs,
+       runtime, worker_id, actor, steps, snapshot_id, config, image_config, created_at, updated_at, completed_at)
+     values ($1, $2, 'victim', 'latest', '{}', 'succeeded', 'FROM victim', '{}', '{}', true, 60, 'simulated',
+       gen_random_uuid(), $3, 0, $4, '{}', '{}', now(), now(), now())`,
+    [client.org.id, template.id, JSON.stringify(operator('victim')), made.id],
+  );
   const event = (await succeed(client.get('/v1/events'))).data[0];
   return {
     client,
     sandbox,
     preview,
     snapshot: made,
+    template,
     volume,
     event,
     credential,
@@ -366,6 +387,10 @@ const TABLES = [
   'pools',
   'registry_credentials',
   'snapshots',
+  'templates',
+  'template_contexts',
+  'template_logs',
+  'template_layers',
 ];
 
 const DIGESTS = TABLES.map(

@@ -4,6 +4,7 @@ import { STATUSES, StopReason } from '../../spec/statuses.js';
 import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
 import { POOL_EVENTS } from './pool-events.js';
 import { SNAPSHOT_EVENTS } from './snapshot-events.js';
+import { TEMPLATE_EVENTS } from './template-events.js';
 
 const text = Type.String();
 const count = Type.Integer({ minimum: 0 });
@@ -310,6 +311,7 @@ export const CATALOGUE = {
 
   ...POOL_EVENTS,
   ...SNAPSHOT_EVENTS,
+  ...TEMPLATE_EVENTS,
 
   network_destination_used: event(
     'network',

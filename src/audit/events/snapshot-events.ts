@@ -28,8 +28,8 @@ export const SNAPSHOT_EVENTS = {
   }),
   snapshot_deletion_scheduled: event(
     'snapshot',
-    CALLER,
-    'A snapshot was deleted or replaced. It can be restored until `purge_at`. Its usage ends.',
+    ANYONE,
+    'A snapshot was deleted or replaced, or no template needs it any more. It can be restored until `purge_at`. Its usage ends.',
     { ...snapshot, purge_at: DateTime },
   ),
   snapshot_restored: event('snapshot', CALLER, 'A deleted snapshot was restored.', snapshot),

@@ -142,6 +142,11 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   snapshot_restored: entity('Restore'),
   snapshot_purged: entity('Purge'),
 
+  template_build_requested: entity('Build Request'),
+  template_built: entity(1),
+  template_build_failed: entity(1, { ...MEDIUM, isFailure: true }),
+  template_deleted: entity(4),
+
   network_destination_used: network(6),
   network_destination_denied: network(5, { ...LOW, isFailure: true }),
   network_secret_withheld: network(5, { ...MEDIUM, isFailure: true }),
@@ -187,6 +192,7 @@ export const ENTITY_TYPES: Record<string, string> = {
   sandbox: 'Sandbox',
   network: 'Sandbox Network',
   snapshot: 'Snapshot',
+  template: 'Template',
   volume: 'Volume',
   secret: 'Secrets',
   webhook: 'Webhook',

@@ -9,6 +9,7 @@ import {
   type Capture,
   type Captured,
   type EngineSnapshots,
+  type ImageConfig,
 } from '../../engine/runtime.js';
 
 /** Nothing is on a simulated disk, and a size of its own makes the records of snapshots complete. */
@@ -29,6 +30,11 @@ export class SimulatedSnapshots implements EngineSnapshots {
 
   async measure(sandboxId: string): Promise<number | undefined> {
     return Promise.resolve(this.options.holds(sandboxId) ? BYTES : undefined);
+  }
+
+  async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
+    const isThere = this.options.holds(sandboxId);
+    return Promise.resolve(isThere ? { env: [], user: '', workdir: '' } : undefined);
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {

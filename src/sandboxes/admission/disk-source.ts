@@ -4,6 +4,7 @@ import type { Runtime } from '../../engine/runtime.js';
 import { ApiError } from '../../http/errors.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import type { CreateSandboxRequest } from '../../spec/specification.js';
+import { templateFields, type TemplateConfig } from '../../spec/template-config.js';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -17,24 +18,41 @@ export interface DiskSnapshot {
   workerId: string;
 }
 
+interface Sourced<Request extends CreateSandboxRequest> {
+  request: OfImage<Request>;
+  snapshot: DiskSnapshot | null;
+}
+
 /**
- * Replaces a snapshot in a request by the image below it. The lock keeps the snapshot until the sandbox is in the
- * store. Throws `snapshot_not_found`.
+ * Replaces a snapshot or a template in a request by the image below it. The lock keeps the snapshot until the sandbox
+ * is in the store. Throws `snapshot_not_found` and `template_not_found`.
  */
 export async function withDiskSource<Request extends CreateSandboxRequest>(
   tx: Sql,
   { orgId, access }: Caller,
   request: Request,
   { name: runtime }: Pick<Runtime, 'name'>,
-): Promise<{ request: OfImage<Request>; snapshot: DiskSnapshot | null }> {
+): Promise<Sourced<Request>> {
   const { image, ...rest } = request;
   if (image.type === 'oci') return { request: { ...rest, image }, snapshot: null };
-  const { rows } = await tx.query<{ id: string; image: string; worker_id: string }>(
+  const labels = JSON.stringify(access.labels);
+  if (image.type === 'template') {
+    const { name, tag = 'latest' } = image;
+    const found = await findTemplate(tx, [orgId, labels, runtime, name, tag]);
+    if (!found) {
+      throw new ApiError('template_not_found', `there is no template "${name}:${tag}"`, {
+        field: 'image.name',
+      });
+    }
+    const { request: ofImage, snapshot } = sourced<Request>(rest, found);
+    return { request: { ...ofImage, ...templateFields(ofImage, found.config) }, snapshot };
+  }
+  const { rows } = await tx.query<Found>(
     `select id, image, worker_id from snapshots
      where org_id = $1 and labels @> $2::jsonb and runtime = $3 and status = 'ready' and removed_at is null
-       and (id = $4::uuid or name = $5)
+       and template_id is null and (id = $4::uuid or name = $5)
      for share`,
-    [orgId, JSON.stringify(access.labels), runtime, UUID.test(image.id) ? image.id : null, image.id],
+    [orgId, labels, runtime, UUID.test(image.id) ? image.id : null, image.id],
   );
   const [found] = rows;
   if (!found) {
@@ -42,8 +60,52 @@ export async function withDiskSource<Request extends CreateSandboxRequest>(
       field: 'image.id',
     });
   }
-  const source = { type: 'oci' as const, reference: found.image };
-  return { request: { ...rest, image: source }, snapshot: { id: found.id, workerId: found.worker_id } };
+  return sourced(rest, found);
+}
+
+/** For a build, which names the snapshot of a template or a part of one. Throws `snapshot_not_found`. */
+export async function onSnapshotOf<Request extends CreateSandboxRequest>(
+  tx: Sql,
+  orgId: string,
+  request: Request,
+  snapshotId: string,
+): Promise<Sourced<Request>> {
+  const { image: _, ...rest } = request;
+  const { rows } = await tx.query<Found>(
+    `select id, image, worker_id from snapshots
+     where org_id = $1 and id = $2 and status = 'ready' and removed_at is null for share`,
+    [orgId, snapshotId],
+  );
+  if (!rows[0]) throw new ApiError('snapshot_not_found');
+  return sourced(rest, rows[0]);
+}
+
+interface Found extends Record<string, unknown> {
+  id: string;
+  image: string;
+  worker_id: string;
+}
+
+function sourced<Request extends CreateSandboxRequest>(
+  rest: Omit<Request, 'image'>,
+  { id, image, worker_id: workerId }: Found,
+): Sourced<Request> {
+  return { request: { ...rest, image: { type: 'oci', reference: image } }, snapshot: { id, workerId } };
+}
+
+async function findTemplate(
+  tx: Sql,
+  values: readonly [orgId: string, labels: string, runtime: string, name: string, tag: string],
+): Promise<(Found & { config: TemplateConfig }) | undefined> {
+  const { rows } = await tx.query<Found & { config: TemplateConfig }>(
+    `select p.id, p.image, p.worker_id, t.config
+     from templates t join snapshots p on p.org_id = t.org_id and p.id = t.snapshot_id
+     where t.org_id = $1 and t.labels @> $2::jsonb and t.runtime = $3 and t.name = $4 and t.tag = $5
+       and t.status = 'succeeded' and t.removed_at is null and p.status = 'ready' and p.removed_at is null
+     for share of p`,
+    [...values],
+  );
+  return rows[0];
 }
 
 /** Only an engine with this ability looks at the snapshot. */

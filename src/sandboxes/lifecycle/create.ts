@@ -12,7 +12,7 @@ import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
 import { sealSecrets } from '../../secrets/secrets.js';
 import { withDisk } from '../admission/disk-size.js';
-import { onSnapshot, withDiskSource } from '../admission/disk-source.js';
+import { onSnapshot, onSnapshotOf, withDiskSource } from '../admission/disk-source.js';
 import { withKeyLabels, refuseMounts } from '../admission/key-labels.js';
 import { volumesOf } from '../admission/mount-volumes.js';
 import { makeSlug } from '../admission/make-slug.js';
@@ -32,6 +32,15 @@ const SLUG_ATTEMPTS = 5;
 interface StartChoice {
   start: boolean;
   wantedUntil?: Instant | null;
+  building?: Building;
+}
+
+/** The sandbox of a build has an id that the build has written down, and is on the engine of the build. */
+interface Building {
+  sandboxId: string;
+  workerId: string;
+  /** Null: its disk begins with the image. */
+  snapshotId: string | null;
 }
 
 /**
@@ -82,16 +91,23 @@ async function insert(
   batch: WriteBatch,
   caller: Writer,
   asked: CreateSandboxRequest & { slug: string },
-  { start, wantedUntil = null }: StartChoice,
+  { start, wantedUntil = null, building }: StartChoice,
 ): Promise<SandboxResponse> {
   const { orgId, actor } = caller;
-  const id = newId();
+  const id = building?.sandboxId ?? newId();
   const at = ctx.now();
-  const { request, snapshot } = await withDiskSource(tx, caller, asked, ctx.runtime);
+  const base = building?.snapshotId ?? null;
+  const { request, snapshot } =
+    base === null
+      ? await withDiskSource(tx, caller, asked, ctx.runtime)
+      : await onSnapshotOf(tx, orgId, asked, base);
+  // The template has added fields.
+  if (asked.image.type === 'template') SPECIFICATION.check(request, ctx.runtime);
   const volumes = await volumesOf(tx, orgId, request, ctx.runtime);
   await checkSelection(tx, orgId, request);
   const ephemeral = request.lifecycle?.ephemeral ?? false;
-  const found = start && !snapshot ? await findReady(ctx, tx, orgId, request, volumes) : NOT_ASKED;
+  const found =
+    start && !snapshot && !building ? await findReady(ctx, tx, orgId, request, volumes) : NOT_ASKED;
   if (found.ready) return takeReady(ctx, tx, batch, caller, request, found);
   const limits = await reserve(ctx, tx, caller, {
     sandbox: true,
@@ -140,10 +156,11 @@ async function insert(
     ? await beginRun(batch, created, nextRunOf(runSpec, limits, actor, wantedUntil), at)
     : { run_id: null };
   const row = { ...created, ...admitted };
+  const worker_id = snapshot?.workerId ?? building?.workerId;
   const kept = {
     run_spec: runSpec,
     changed_at: at,
-    ...(snapshot ? { worker_id: snapshot.workerId } : {}),
+    ...(worker_id === undefined ? {} : { worker_id }),
   };
   await insertSandbox(batch, { ...row, ...kept });
   await sealSecrets(batch, ctx.keyring, orgId, id, SPECIFICATION.secretsOf(request));

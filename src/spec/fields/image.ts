@@ -19,17 +19,26 @@ export const image = requiredField({
         type: Type.Literal('disk_snapshot', { description: 'The sandbox starts from a snapshot.' }),
         id: Type.String({ description: 'The id or the name of the snapshot.' }),
       }),
+      Type.Object({
+        type: Type.Literal('template', {
+          description: 'The sandbox starts from a template, with its variables, user and command.',
+        }),
+        name: Type.String({ description: 'The name of the template.' }),
+        tag: Type.Optional(
+          Type.String({ default: 'latest', description: 'The tag of the template. Default: `latest`.' }),
+        ),
+      }),
     ],
     {
       title: 'CloudRootfsSource',
       description:
-        'The image or the snapshot that a sandbox starts from. Instead of it, the body may have `source`, with `reference` or `disk_snapshot_ref`.',
+        'The image, the snapshot or the template that a sandbox starts from. Instead of it, the body may have `source`, with `reference` or `disk_snapshot_ref`.',
     },
   ),
   answer: Type.Optional(
     Nullable(
       Type.String({
-        description: 'The OCI image that the sandbox starts from, also below a snapshot.',
+        description: 'The OCI image that the sandbox starts from, also below a snapshot or a template.',
       }),
     ),
   ),
@@ -42,13 +51,13 @@ export const image = requiredField({
       refuse('image.reference', 'image.reference is not an OCI image reference, such as python:3.12');
   },
   requires: ({ type }) => [
-    type === 'disk_snapshot' && {
+    type !== 'oci' && {
       capability: 'disk_snapshots',
-      what: 'start sandboxes from snapshots',
+      what: `start sandboxes from ${type === 'template' ? 'templates' : 'snapshots'}`,
       remedy: 'name an OCI image',
     },
   ],
-  // A create replaces a snapshot by the image below it first.
+  // A create replaces a snapshot or a template by the image below it first.
   show: (source) => (source.type === 'oci' ? source.reference : null),
   run: (source) => ({ image: source.type === 'oci' ? source.reference : '' }),
 });

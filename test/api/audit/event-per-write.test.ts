@@ -7,6 +7,7 @@ import { webhookSettings } from '../../../src/settings.js';
 import type { Answer } from '../../support/answer.js';
 import type { Client } from '../../support/client.js';
 import { ended } from '../../support/snapshots.js';
+import { endedBuild, requestBuild } from '../../support/templates.js';
 import { operations } from '../../support/openapi.js';
 import { startReceiver, type Receiver } from '../../support/webhook-receiver.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -185,6 +186,17 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
   delete_snapshot_by_name: [
     'snapshot_deletion_scheduled',
     () => client.delete('/v1/snapshots/by-name/prepared'),
+  ],
+  create_template: [
+    'template_build_requested',
+    () => keep('template', requestBuild(client, 'made:1', 'FROM busybox\n')),
+  ],
+  delete_template: [
+    'template_deleted',
+    async () => {
+      await endedBuild(client, made['template']!);
+      return client.delete(`/v1/templates/${made['template']}`);
+    },
   ],
   create_registry_credential: [
     'registry_credential_created',

@@ -31,6 +31,8 @@ const NARROWED_BY_THEMSELVES = new Set([
   'list_snapshots',
   'list_snapshot_candidates',
   'list_snapshot_operations',
+  'create_template',
+  'list_templates',
 ]);
 
 /** Routes without authentication, beside the files of the API reference. */
@@ -234,7 +236,7 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
           return expect([answer.status, answer.body.error.code]).toEqual([403, 'label_not_allowed']);
         }
         const narrowable = scope.startsWith('sandboxes:');
-        if (narrowable) expect(pattern).toMatch(/\{(sandbox_id|name)\}|^\/v1\/snapshot/);
+        if (narrowable) expect(pattern).toMatch(/\{(sandbox_id|name)\}|^\/v1\/(snapshot|templates)/);
         expect([answer.status, answer.body.error.code]).toEqual(
           narrowable ? [404, absent] : [403, 'insufficient_scope'],
         );

@@ -70,7 +70,8 @@ test('filters with ids of another organization match nothing', async () => {
   for (const query of [
     { resource_id: victim.sandbox.id },
     { actor_id: victim.client.keyId },
-    { event_type: 'sandbox_started' },
+    // A build of its own has started a sandbox.
+    { event_type: 'sandbox_started', resource_id: victim.sandbox.id },
   ]) {
     expect((await intruder.get('/v1/events', query)).body.data).toEqual([]);
   }

@@ -1,4 +1,5 @@
 import { ended } from '../../support/snapshots.js';
+import { endedBuild } from '../../support/templates.js';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { request, type IncomingMessage } from 'node:http';
@@ -294,6 +295,7 @@ function checkExamples(
         const { answer } = await send(byId.get(id)!);
         if (id === 'stop_sandbox') await untilStatus(client, answer.body.id as string, 'stopped');
         if (id === 'create_snapshot') await ended(client, answer.body.id as string);
+        if (id === 'create_template') await endedBuild(client, answer.body.id as string);
       }
       const { address, answer, example } = await send(entry);
       if (answer.body === undefined) return;
@@ -315,6 +317,7 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (operationId === 'create_snapshot') return ['create_sandbox'];
   if (operationId === 'restore_snapshot') return ['create_sandbox', 'create_snapshot', 'delete_snapshot'];
   if (path.startsWith('/v1/snapshot')) return ['create_sandbox', 'create_snapshot'];
+  if (path.startsWith('/v1/templates') && operationId !== 'create_template') return ['create_template'];
   if (path.includes('{delivery_id}')) return ['create_webhook', 'test_webhook'];
   if (path.startsWith('/v1/volumes/{id}/files')) return ['create_volume', 'write_volume_file'];
   if (path.startsWith('/v1/volumes/{id}')) return ['create_volume'];

@@ -115,6 +115,9 @@ const SECRET_WRITES = ['modify_sandbox'];
 /** `snapshots/repeated-requests.test.ts` covers these: a snapshot needs a sandbox that has run. */
 const SNAPSHOT_WRITES = ['create_snapshot', 'delete_snapshot', 'delete_snapshot_by_name', 'restore_snapshot'];
 
+/** `templates/templates.test.ts` covers these: the body of a build is no JSON. */
+const TEMPLATE_WRITES = ['create_template', 'delete_template'];
+
 const keyed = operations.filter(({ operation }) =>
   (operation as { parameters?: { name: string }[] }).parameters?.some(
     ({ name }) => name === 'Idempotency-Key',
@@ -125,7 +128,15 @@ test('every operation that takes a key is covered', () => {
   expect(keyed.map(({ operation }) => operation.operationId).toSorted()).toEqual(
     [
       ...Object.keys(WRITES),
-      ...[FILE_WRITES, INSIDE_WRITES, KEY_WRITES, PREVIEW_WRITES, SECRET_WRITES, SNAPSHOT_WRITES].flat(),
+      ...[
+        FILE_WRITES,
+        INSIDE_WRITES,
+        KEY_WRITES,
+        PREVIEW_WRITES,
+        SECRET_WRITES,
+        SNAPSHOT_WRITES,
+        TEMPLATE_WRITES,
+      ].flat(),
     ].toSorted(),
   );
 });

@@ -4,6 +4,7 @@ import {
   type Capture,
   type Captured,
   type EngineSnapshots,
+  type ImageConfig,
 } from '../../../engine/runtime.js';
 import { sleep } from '../../../lib/sleep.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
@@ -74,6 +75,14 @@ export class DiskCaptures implements EngineSnapshots {
     const below = await this.imageOf(container);
     const { SizeRw = 0 } = container as { SizeRw?: number };
     return below.Size - baseBytesOf(below, this.parts.instanceId) + SizeRw;
+  }
+
+  async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
+    const found = await findContainer(this.parts, sandboxId);
+    const image = found && (await this.parts.docker.getImage(found.ImageID).inspect());
+    if (!image) return undefined;
+    const { Env, User, WorkingDir } = image.Config as Partial<InspectedImage['Config']>;
+    return { env: Env ?? [], user: User ?? '', workdir: WorkingDir ?? '' };
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {

@@ -1,0 +1,50 @@
+import { beginCommand } from '../../sandboxes/exec/command.js';
+import { withFiles } from '../../sandboxes/files/session.js';
+import { explainEnd } from '../../sandboxes/sessions/end-cause.js';
+import type { Visit } from '../../sandboxes/sessions/entrance.js';
+import type { StoredContext } from '../context/read.js';
+import { copyStep } from './copy.js';
+import { atLine, BuildError } from './failure.js';
+import type { BuildLog } from './log.js';
+import type { Step } from './plan.js';
+import type { RunningSandbox } from './sandbox.js';
+
+const WINDOW = 256 * 1024;
+const NEW_DIRECTORY = 0o755;
+
+/** Throws BuildError with the line of the step. */
+export async function executeStep(
+  sandbox: Pick<RunningSandbox, 'visit'>,
+  step: Step,
+  { context, log, signal }: { context: StoredContext; log: BuildLog; signal: AbortSignal },
+): Promise<void> {
+  let visit: Visit | undefined;
+  try {
+    visit = await sandbox.visit();
+    if (step.type === 'run') await run(visit, step, log);
+    else if (step.type === 'copy') await copyStep(visit, step, context, signal);
+    else await withFiles(visit, ({ files }) => files.mkdir(step.path, NEW_DIRECTORY));
+  } catch (error) {
+    throw atLine(visit ? await explainEnd(visit, error) : error, step.line);
+  }
+}
+
+async function run(visit: Visit, step: Extract<Step, { type: 'run' }>, log: BuildLog): Promise<void> {
+  const streams = { stdout: log.stream('stdout'), stderr: log.stream('stderr') };
+  const { args, env, cwd, user } = step;
+  const spec = { args, env, cwd, user, terminal: null, rlimits: [], credit: WINDOW };
+  const { command, outcome } = await beginCommand(visit, spec, {
+    output(stream, data) {
+      streams[stream].push(data);
+      command.grant(data.length);
+    },
+  });
+  command.end();
+  const { exitCode, oomKilled } = await outcome;
+  streams.stdout.end();
+  streams.stderr.end();
+  if (exitCode === 0) return;
+  const reason =
+    oomKilled === true ? ': the sandbox had no memory left, give it more by sandbox.resources' : '';
+  throw new BuildError('step_failed', `the command ended with the exit code ${exitCode}${reason}`, step.line);
+}

@@ -1,0 +1,173 @@
+import type { Readable } from 'node:stream';
+import type { Caller } from '../access/caller.js';
+import { recordEvent } from '../audit/events/record.js';
+import type { Context } from '../context.js';
+import { announceTemplate } from '../db/changes.js';
+import type { Sql } from '../db/pool.js';
+import type { Transaction } from '../db/transaction.js';
+import { ApiError, badParameter } from '../http/errors.js';
+import type { Writer } from '../idempotency/keyed.js';
+import { inWrite } from '../idempotency/write.js';
+import { newId } from '../lib/uuid.js';
+import { lockQuotas } from '../quotas/queries.js';
+import { reserve } from '../quotas/reserve.js';
+import { refuseWithoutSnapshots } from '../snapshots/supported.js';
+import { parseImageReference } from '../spec/image-reference.js';
+import { SPECIFICATION, type CreateSandboxRequest } from '../spec/specification.js';
+import { argNames, baseOf } from './build/plan.js';
+import { deleteContext } from './context/queries.js';
+import { receiveBuild, type Received } from './context/receive.js';
+import { DockerfileError, refusalOf } from './dockerfile/error.js';
+import { parseDockerfile } from './dockerfile/parse.js';
+import { presentTemplate } from './present.js';
+import { countUnfinished, findNamed, insertTemplate } from './queries.js';
+import { readRequest, type BuildQuery } from './read-request.js';
+import { isTemplateBase, parseTemplateBase } from './reference.js';
+import type { TemplateResponse } from './schema.js';
+
+/** Each waits in the store with its context. */
+export const MOST_UNFINISHED = 10;
+/** The user of the sandbox of a build, who may write every file. A step runs as the user of its instruction. */
+export const BUILD_USER = '0:0';
+
+type Request = ReturnType<typeof readRequest>;
+
+/** Admits a build. Returns before it begins. `writerWith` gets the digest of the body. */
+export async function createTemplate(
+  ctx: Context,
+  caller: Caller,
+  writerWith: (digest: string) => Writer,
+  query: BuildQuery,
+  body: Readable | undefined,
+): Promise<TemplateResponse> {
+  const id = newId();
+  const key = { orgId: caller.orgId, templateId: id };
+  let kept = false;
+  try {
+    refuseWithoutSnapshots(ctx.runtime);
+    // The context is written to the database as it arrives.
+    ctx.disk.checkAll();
+    const request = readRequest(caller, query);
+    const received = await receiveBuild(ctx, key, body, request.dockerfilePath);
+    const writer = writerWith(received.bodyDigest);
+    const admitted = checkBuild(ctx, request, received);
+    const answer = await inWrite(ctx, writer, (tx) =>
+      insert(ctx, tx, writer, { id, request, received, ...admitted }),
+    );
+    // A repeated request has the answer of the first one.
+    kept = answer.id === id;
+    return answer;
+  } finally {
+    body?.resume();
+    if (!kept) await deleteContext(ctx.pool, key);
+  }
+}
+
+function checkBuild(
+  { runtime }: Context,
+  { buildArgs, sandbox, labels }: Request,
+  { dockerfile }: Received,
+): { base: string; steps: number } {
+  try {
+    const parsed = parseDockerfile(dockerfile);
+    const declared = argNames(parsed);
+    const unknown = Object.keys(buildArgs).find((name) => !declared.has(name));
+    if (unknown !== undefined) {
+      throw badParameter('build_args', `build_args: the Dockerfile has no "ARG ${unknown.slice(0, 80)}"`);
+    }
+    const base = baseOf(parsed, new Map(Object.entries(buildArgs)));
+    const { line } = parsed.instructions.find(({ type }) => type === 'from')!;
+    if (isTemplateBase(base) ? !parseTemplateBase(base) : !parseImageReference(base)) {
+      throw new DockerfileError(
+        line,
+        `"${base.slice(0, 200)}" is no image, such as python:3.12, and no template, such as template:agent:1`,
+      );
+    }
+    if (base === 'scratch')
+      throw new DockerfileError(line, 'FROM scratch is not supported: begin with an image');
+    const reference = isTemplateBase(base) ? 'template' : base;
+    const request: CreateSandboxRequest = {
+      name: 'build',
+      image: { type: 'oci', reference },
+      labels,
+      runtime: { user: BUILD_USER },
+      ...sandbox,
+    };
+    SPECIFICATION.check(request, runtime);
+    const steps = parsed.instructions.filter(({ type }) => ['run', 'copy', 'workdir'].includes(type)).length;
+    return { base, steps };
+  } catch (error) {
+    throw error instanceof DockerfileError ? refusalOf(error) : error;
+  }
+}
+
+interface Admitted {
+  id: string;
+  request: Request;
+  received: Received;
+  base: string;
+  steps: number;
+}
+
+async function insert(
+  ctx: Context,
+  tx: Transaction,
+  caller: Writer,
+  { id, request, received, base, steps }: Admitted,
+): Promise<TemplateResponse> {
+  const { orgId, actor } = caller;
+  // Serializes the requests of the organization, also without limits.
+  await lockQuotas(tx, orgId, 'exclusive');
+  await reserve(ctx, tx, caller, { snapshot: true });
+  const unfinished = await countUnfinished(tx, orgId);
+  if (unfinished >= MOST_UNFINISHED) {
+    throw new ApiError(
+      'quota_exceeded',
+      `${unfinished} builds of the organization wait or run: wait for some of them, or cancel one`,
+      { limit: MOST_UNFINISHED, used: unfinished },
+    );
+  }
+  const { name, tag } = request;
+  const row = await insertTemplate(tx, {
+    org_id: orgId,
+    id,
+    name,
+    tag,
+    labels: request.labels,
+    dockerfile: received.dockerfile,
+    build_args: request.buildArgs,
+    sandbox: request.sandbox,
+    uses_cache: request.usesCache,
+    context_digest: received.context ? `sha256:${received.context.digest}` : null,
+    context_bytes: received.context?.bytes ?? null,
+    timeout_secs: request.timeoutSecs,
+    runtime: ctx.runtime.name,
+    worker_id: await workerOf(ctx, tx, caller, base),
+    actor,
+    steps,
+    created_at: ctx.now(),
+  });
+  await recordEvent(tx, {
+    orgId,
+    type: 'template_build_requested',
+    actor,
+    resourceId: id,
+    at: row.created_at,
+    payload: { template_id: id, name, tag, base, steps, context_bytes: row.context_bytes },
+  });
+  await announceTemplate(tx, id);
+  return presentTemplate(row);
+}
+
+/** The snapshot of a template is on one engine. */
+async function workerOf(ctx: Context, tx: Sql, { orgId, access }: Caller, base: string): Promise<string> {
+  if (!isTemplateBase(base)) return ctx.runtime.engineId;
+  const { name, tag } = parseTemplateBase(base)!;
+  const found = await findNamed(tx, { orgId, labels: access.labels }, name, tag);
+  if (!found || found.runtime !== ctx.runtime.name) {
+    throw new ApiError('template_not_found', `FROM: there is no template "${name}:${tag}"`, {
+      field: 'dockerfile',
+    });
+  }
+  return found.worker_id;
+}

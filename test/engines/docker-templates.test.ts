@@ -1,0 +1,203 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { describeDocker, docker, IMAGE } from '../support/docker.js';
+import { startInside, type Inside } from '../support/inside.js';
+import { until } from '../support/polling.js';
+import { readInstance } from '../../src/db/instance-queries.js';
+import { build, logOf, type Entries } from '../support/templates.js';
+
+const LOCAL = JSON.stringify({ resources: { vcpus: 1, memory_mib: 64 }, pull_policy: 'never' });
+const PASSWD = 'root:x:0:0::/root:/bin/sh\napp:x:1234:1234::/home/app:/bin/sh\n';
+
+describeDocker('templates of a Dockerfile', () => {
+  let inside: Inside;
+  beforeAll(async () => {
+    inside = await startInside({ settings: { volumePurgeAfterMs: 0 } });
+  });
+  afterAll(async () => {
+    const { client, service } = inside;
+    for (const { id } of (await client.get('/v1/templates', { limit: 100 })).body.data) {
+      await client.delete(`/v1/templates/${id}`);
+    }
+    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
+      await client.delete(`/v1/sandboxes/${id}`);
+    }
+    // Nothing of the builds stays.
+    const { id } = await readInstance(service.ctx.pool);
+    await until(
+      async () => docker.listImages({ filters: { label: [`dev.sandkeep.instance=${id}`] } }),
+      (images) => images.length === 0,
+      60_000,
+    );
+    await inside.close();
+  });
+
+  const built = async (tag: string, body: string | Entries, query: Record<string, string | boolean> = {}) =>
+    build(inside.client, tag, body, { sandbox: LOCAL, ...query });
+  const textOf = async (id: string) => (await logOf(inside.client, id)).map(({ text }) => text).join('');
+  const startFrom = async (name: string, tag: string, part: object = {}) => {
+    const { body, text } = await inside.client.post(
+      '/v1/sandboxes',
+      {
+        name,
+        image: { type: 'template', name: tag.split(':')[0], tag: tag.split(':')[1] },
+        resources: { vcpus: 1, memory_mib: 64 },
+        ...part,
+      },
+      { start: true, wait_for: 'running' },
+    );
+    expect(body.status, text).toBe('running');
+    return body.id as string;
+  };
+  const exec = async (id: string, script: string) => {
+    const { body, text } = await inside.client.post(`/v1/sandboxes/${id}/exec`, {
+      cmd: 'sh',
+      args: ['-c', script],
+    });
+    expect(body.exit_code, text).toBe(0);
+    return body.stdout as string;
+  };
+
+  test('is built by its steps, and starts with its files, variables, directory, user and command', async () => {
+    const template = await built('whole:1', {
+      Dockerfile: `FROM ${IMAGE}
+COPY etc/passwd /etc/passwd
+ENV GREETING=hello
+WORKDIR /work/deep
+COPY --chown=app:1234 --chmod=640 a.txt dst/
+COPY tree ./tree
+COPY link /work/link
+RUN echo "$GREETING $(pwd)" > greeting && echo to-stderr >&2
+RUN <<EOF
+echo one > /work/lines
+echo two >> /work/lines
+EOF
+RUN echo home > /work/deep/home
+RUN ["touch", "/work/exec form"]
+USER app
+WORKDIR /work
+CMD ["sh", "-c", "echo started; sleep 600"]
+`,
+      'etc/passwd': PASSWD,
+      'a.txt': 'content of a',
+      'tree/one': 'tree one',
+      'tree/sub/two': 'tree two',
+      link: { type: 'symlink', linkname: 'lines' },
+    });
+    expect(template['status'], `${JSON.stringify(template['error'])} ${await textOf(template['id'])}`).toBe(
+      'succeeded',
+    );
+    expect([template['steps'], template['steps_done'], template['steps_cached']]).toEqual([10, 10, 0]);
+    const log = await logOf(inside.client, template['id']);
+    expect(log.filter(({ source }) => source === 'stderr').map(({ text }) => text)).toEqual(['to-stderr\n']);
+    expect(await textOf(template['id'])).toContain('step 2 of 10: WORKDIR /work/deep');
+
+    const id = await startFrom('whole', 'whole:1');
+    expect(await exec(id, 'cat deep/greeting; cat link; pwd; id -u; echo $GREETING')).toBe(
+      'hello /work/deep\none\ntwo\n/work\n1234\nhello\n',
+    );
+    expect(await exec(id, 'cat deep/dst/a.txt deep/tree/one deep/tree/sub/two; ls "exec form"')).toBe(
+      'content of atree onetree twoexec form\n',
+    );
+    expect(await exec(id, 'ls -ln deep/dst/a.txt')).toMatch(/^-rw-r----- +1 1234 +1234 /);
+    const { body } = await inside.client.get(`/v1/sandboxes/${id}`);
+    expect(body.spec.runtime).toMatchObject({ user: 'app', workdir: '/work' });
+    // Its steps are in the audit trail as the commands of the caller.
+    const { data } = (
+      await inside.client.get('/v1/events', { event_type: 'sandbox_session_ended', limit: 100 })
+    ).body;
+    expect(
+      data.some(({ payload }: any) => payload.name.startsWith('build-') && payload.exit_code === 0),
+    ).toBe(true);
+  });
+
+  test('steps that an earlier build has run are not run again', async () => {
+    const file = (more: string) => `FROM ${IMAGE}
+RUN cat /proc/sys/kernel/random/uuid > /first
+COPY data /data
+RUN cat /proc/sys/kernel/random/uuid > /second
+${more}`;
+    const context = { data: 'one', other: 'x' };
+    const first = await built('cached:1', { Dockerfile: file(''), ...context });
+    expect(first['status'], await textOf(first['id'])).toBe('succeeded');
+    const read = async (tag: string, name: string) => {
+      const id = await startFrom(name, tag);
+      const text = await exec(id, 'cat /first /second /data');
+      await inside.client.delete(`/v1/sandboxes/${id}`);
+      return text;
+    };
+    const begun = await read('cached:1', 'cached-1');
+    // A file that no step copies, a comment and a command change nothing.
+    const same = await built('cached:2', {
+      Dockerfile: file('# comment\nCMD ["x"]\nRUN touch /third'),
+      ...context,
+      other: 'y',
+    });
+    expect([same['status'], same['steps_cached'], same['steps_done']]).toEqual(['succeeded', 3, 4]);
+    expect(await textOf(same['id'])).toContain('(cached)');
+    expect(await read('cached:2', 'cached-2')).toBe(begun);
+    // Everything is there already.
+    const whole = await built('cached:3', { Dockerfile: file(''), ...context });
+    expect([whole['status'], whole['steps_cached']]).toEqual(['succeeded', 3]);
+    expect(await read('cached:3', 'cached-3')).toBe(begun);
+    // Another file is another step, and the one before stays.
+    const changed = await built('cached:4', { Dockerfile: file(''), data: 'two' });
+    expect([changed['status'], changed['steps_cached']]).toEqual(['succeeded', 1]);
+    const after = await read('cached:4', 'cached-4');
+    expect(after).not.toBe(begun);
+    expect(after).toMatch(/two$/);
+    const again = await built('cached:5', { Dockerfile: file(''), ...context }, { cache: false });
+    expect([again['status'], again['steps_cached']]).toEqual(['succeeded', 0]);
+    expect(await read('cached:5', 'cached-5')).not.toBe(begun);
+    // The first template goes, and the others keep their disks.
+    await inside.client.delete(`/v1/templates/${first['id']}`);
+    expect(await read('cached:3', 'cached-6')).toBe(begun);
+  });
+
+  test('a step that fails ends the build with its line, and the steps before are kept', async () => {
+    const file = (script: string) => `FROM ${IMAGE}\nRUN echo kept\n\nRUN ${script}\n`;
+    const failed = await built('fails:1', file('echo output; exit 7'));
+    expect(failed).toMatchObject({
+      status: 'failed',
+      error: { code: 'step_failed', line: 4, message: 'the command ended with the exit code 7' },
+      sandbox_id: null,
+      steps_done: 1,
+    });
+    expect(await textOf(failed['id'])).toContain('output\nline 4: the command ended with the exit code 7\n');
+    const missing = await built('fails:2', `FROM ${IMAGE}\nRUN ["/none"]\n`);
+    expect(missing['error']).toMatchObject({ code: 'command_not_started', line: 2 });
+    const user = await built('fails:3', { Dockerfile: `FROM ${IMAGE}\nCOPY --chown=nobody a /a\n`, a: 'x' });
+    expect(user['error']).toMatchObject({ code: 'step_failed', line: 2 });
+    const mended = await built('fails:1', file('true'));
+    expect([mended['status'], mended['steps_cached']]).toEqual(['succeeded', 1]);
+    const { data } = (await inside.client.get('/v1/sandboxes', { name_prefix: 'build-' })).body;
+    expect(data).toEqual([]);
+  });
+
+  test('a command of a build that never ends is stopped with it', async () => {
+    const { body } = await inside.client.post('/v1/templates', `FROM ${IMAGE}\nRUN echo begun; sleep 600\n`, {
+      tag: 'endless:1',
+      sandbox: LOCAL,
+    });
+    const { pool } = inside.service.ctx;
+    await until(
+      async () =>
+        (
+          await pool.query(`select 1 from template_logs where template_id = $1 and text = 'begun\n'`, [
+            body.id,
+          ])
+        ).rows,
+      (rows) => rows.length > 0,
+      60_000,
+    );
+    const { body: building } = await inside.client.get(`/v1/templates/${body.id}`);
+    expect((await inside.service.runtime.list()).map(({ sandboxId }) => sandboxId)).toContain(
+      building.sandbox_id,
+    );
+    expect((await inside.client.delete(`/v1/templates/${body.id}`)).status).toBe(200);
+    await until(
+      () => inside.service.runtime.list(),
+      (held) => held.every(({ sandboxId }) => sandboxId !== building.sandbox_id),
+      60_000,
+    );
+  });
+});
