@@ -128,11 +128,14 @@ export type CloudRlimitResource =
   | 'rtprio'
   | 'rttime';
 
-export type CloudRootfsSource = CloudRootfsSourceOci | CloudRootfsSourceDiskSnapshot;
+export type CloudRootfsSource =
+  CloudRootfsSourceOci | CloudRootfsSourceDiskSnapshot | CloudRootfsSourceTemplate;
 
 export type CloudRootfsSourceDiskSnapshot = { type: 'disk_snapshot'; id: string };
 
 export type CloudRootfsSourceOci = { type: 'oci'; reference: string };
+
+export type CloudRootfsSourceTemplate = { type: 'template'; name: string; tag?: string };
 
 export type CloudSandboxResources = { vcpus?: number; memory_mib?: number; disk_size_mib?: number | null };
 
@@ -537,6 +540,8 @@ export type PaginatedSnapshotOperation = {
   has_more: boolean;
   next_cursor?: string | null;
 };
+
+export type PaginatedTemplate = { data: TemplateResponse[]; has_more: boolean; next_cursor?: string | null };
 
 export type PaginatedWebhookDelivery = {
   data: WebhookDelivery[];
@@ -1133,6 +1138,41 @@ export type StorageBreakdown = { rows: StorageDailyUsage[]; volumes: VolumeIdent
 
 export type StorageDailyUsage = { day: string; volume_id: string; mib_seconds: number };
 
+export type TemplateConfig = {
+  env: { key: string; value: string }[];
+  workdir: string | null;
+  user: string | null;
+  cmd: string[] | null;
+  entrypoint: string[] | null;
+  labels: Record<string, string>;
+  exposed: string[];
+};
+
+export type TemplateError = { code: string; message: string; line: number | null };
+
+export type TemplateResponse = {
+  id: string;
+  name: string;
+  tag: string;
+  status: TemplateStatus;
+  steps: number;
+  steps_done: number;
+  steps_cached: number;
+  error: TemplateError | null;
+  config: TemplateConfig | null;
+  size_bytes: number | null;
+  dockerfile: string;
+  context_digest: string | null;
+  sandbox_id: string | null;
+  labels: Record<string, string>;
+  created_by: EventActor;
+  created_at: string;
+  started_at: string | null;
+  completed_at: string | null;
+};
+
+export type TemplateStatus = 'queued' | 'building' | 'succeeded' | 'failed' | 'cancelled';
+
 export type TerminalRequest = {
   cmd?: string;
   args?: string[];
@@ -1651,6 +1691,50 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: SnapshotOperation;
+  };
+  'GET /v1/templates': {
+    path: {};
+    query: {
+      cursor?: string;
+      limit?: number;
+      name?: string;
+      tag?: string;
+      status?: ('queued' | 'building' | 'succeeded' | 'failed' | 'cancelled')[];
+    };
+    body: undefined;
+    answer: PaginatedTemplate;
+  };
+  'POST /v1/templates': {
+    path: {};
+    query: {
+      tag: string;
+      dockerfile?: string;
+      build_args?: string;
+      labels?: string;
+      sandbox?: string;
+      cache?: boolean;
+      timeout_secs?: number;
+    };
+    body: undefined;
+    answer: TemplateResponse;
+  };
+  'GET /v1/templates/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: TemplateResponse;
+  };
+  'DELETE /v1/templates/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/templates/{id}/log': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
   };
   'GET /v1/sandboxes/{sandbox_id}/agent': {
     path: { sandbox_id: string };
