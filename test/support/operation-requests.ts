@@ -1,5 +1,6 @@
 import { operator } from '../../src/audit/events/actor.js';
 import { newId } from '../../src/lib/uuid.js';
+import { EMPTY_CONFIG } from '../../src/spec/template-config.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
 import type { TestService } from './service.js';
@@ -340,8 +341,15 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     `insert into templates (org_id, id, name, tag, labels, status, dockerfile, build_args, sandbox, uses_cache, timeout_secs,
        runtime, worker_id, actor, steps, snapshot_id, config, image_config, created_at, updated_at, completed_at)
      values ($1, $2, 'victim', 'latest', '{}', 'succeeded', 'FROM victim', '{}', '{}', true, 60, 'simulated',
-       gen_random_uuid(), $3, 0, $4, '{}', '{}', now(), now(), now())`,
-    [client.org.id, template.id, JSON.stringify(operator('victim')), made.id],
+       gen_random_uuid(), $3, 0, $4, $5, $6, now(), now(), now())`,
+    [
+      client.org.id,
+      template.id,
+      JSON.stringify(operator('victim')),
+      made.id,
+      JSON.stringify(EMPTY_CONFIG),
+      JSON.stringify({ env: [], user: '', workdir: '' }),
+    ],
   );
   const event = (await succeed(client.get('/v1/events'))).data[0];
   return {
