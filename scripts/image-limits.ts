@@ -69,7 +69,7 @@ export const IMAGE_LIMITS = {
   ],
   organization: [
     {
-      limit: 'pulled images that its sandboxes hold, stopped ones too',
+      limit: 'pulled images that its sandboxes hold, stopped ones too, and its snapshots',
       value: `1/${number(1 / SHARE_OF_ORG)} of the disk of the engine`,
       option: 'orgImagesMaxMib',
       beyond: 'the start fails',

@@ -328,7 +328,8 @@ export const OPTIONS = {
   },
   orgImagesMaxMib: {
     type: integer('a number of MiB', 1, 999_999_999),
-    description: 'pulled images that the sandboxes of an organization hold on an engine, in MiB',
+    description:
+      'pulled images that the sandboxes and snapshots of an organization hold on an engine, in MiB',
     unset: "a quarter of the engine's disk",
   },
   backupDir: {

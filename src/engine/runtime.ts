@@ -59,7 +59,7 @@ export interface ImageConfig {
 /** A permanent refusal: the same capture would fail again. Users see the message. */
 export class CaptureRefusedError extends Error {
   constructor(
-    readonly code: 'disk_missing' | 'sandbox_changed',
+    readonly code: 'disk_missing' | 'not_supported' | 'sandbox_changed' | 'too_many_layers',
     message: string,
     options?: ErrorOptions,
   ) {

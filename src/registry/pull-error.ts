@@ -11,7 +11,7 @@ const FAILURES = {
   too_large: 'it is larger than the operator allows with --image-max-mib',
   too_many_parts: 'it has more layers, files or volumes than this service takes',
   too_many_images:
-    'with it, the sandboxes of the organization would hold more bytes of images than --org-images-max-mib allows: delete sandboxes that are no longer needed, stopped ones too',
+    'with it, the sandboxes and snapshots of the organization would hold more bytes of images than --org-images-max-mib allows: delete sandboxes and snapshots that are no longer needed, stopped sandboxes too',
   rate_limited: 'the registry allows no more pulls for now',
   broken: 'the registry gives no valid answer',
   mismatch: 'the content does not have the digest that its manifest names',

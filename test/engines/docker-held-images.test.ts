@@ -1,10 +1,12 @@
-import { randomBytes } from 'node:crypto';
+import type Docker from 'dockerode';
+import { randomBytes, randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { afterAll, expect, test } from 'vitest';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { ORG_LABEL } from '../../src/engines/docker/container.js';
 import { findPulledImage, listPulled } from '../../src/engines/docker/images/engine-image.js';
 import { Images } from '../../src/engines/docker/images/images.js';
+import { makeSnapshotImage, removeSnapshotImage } from '../../src/engines/docker/snapshots/snapshot-image.js';
 import { UnusedImages } from '../../src/engine/images/unused-images.js';
 import { imageShelf } from '../../src/engines/docker/images/image-shelf.js';
 import type { Run } from '../../src/engine/runtime.js';
@@ -41,7 +43,8 @@ describeDocker('images that organizations hold', () => {
       secrets: { registry: null, values: {} },
     }) as unknown as Run;
 
-  test('are bounded in bytes, whoever pulled them, until their containers are removed', async () => {
+  /** Organizations may hold 20 MiB each. */
+  function makeBounded() {
     const proofs = new Map<string, string>();
     const images = new Images(docker, process.arch === 'arm64' ? 'arm64' : 'amd64', {
       reach: registryReach({ registryAllow: [], registryHttp: ['127.0.0.1'] }),
@@ -66,6 +69,11 @@ describeDocker('images that organizations hold', () => {
         images.release(run);
       }
     };
+    return { proofs, start };
+  }
+
+  test('are bounded in bytes, whoever pulled them, until their containers are removed', async () => {
+    const { proofs, start } = makeBounded();
     const [first, second, third, large] = [await serve(8), await serve(8), await serve(8), await serve(24)];
     const refused = /would hold more bytes of images than --org-images-max-mib allows: delete sandboxes/;
     await expect(start('a', large)).rejects.toThrow(refused);
@@ -81,6 +89,33 @@ describeDocker('images that organizations hold', () => {
     const both = await Promise.allSettled([first, second, third].map(async (each) => start('c', each)));
     expect(both.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'fulfilled', 'rejected']);
     for (const each of both) if (each.status === 'fulfilled') await each.value.remove();
+  }, 60_000);
+
+  test('count below the snapshots of an organization, also without their names, once for all of them', async () => {
+    const { start } = makeBounded();
+    const instanceId = randomUUID();
+    const snapshot = async (container: Docker.Container, name: string): Promise<Docker.Container> => {
+      const { Id } = (await container.commit({})) as { Id: string };
+      const below = await docker.getImage((await container.inspect()).Image).inspect();
+      const committed = await docker.getImage(Id).inspect();
+      const ids = { instanceId, orgId: orgOf('d'), snapshotId: `${name}-${process.pid}` };
+      await makeSnapshotImage(docker, ids, { committed, below, digest: below.Id });
+      await docker.getImage(Id).remove();
+      await container.remove();
+      const Image = `sandkeep/snapshot:${ids.snapshotId}`;
+      return docker.createContainer({ Image, Cmd: ['x'], Labels: { [ORG_LABEL]: ids.orgId } });
+    };
+    const [large, small] = [await serve(16), await serve(6)];
+    const first = await snapshot(await start('d', large), 'first');
+    const second = await snapshot(first, 'second');
+    await second.remove();
+    for (const name of await registries.at(-2)!.pulled()) await docker.getImage(name).remove();
+    const refused = /snapshots of the organization would hold more bytes of images/;
+    await expect(start('d', small)).rejects.toThrow(refused);
+    expect(await removeSnapshotImage(docker, `first-${process.pid}`)).toBe(true);
+    await expect(start('d', small)).rejects.toThrow(refused);
+    expect(await removeSnapshotImage(docker, `second-${process.pid}`)).toBe(true);
+    await (await start('d', small)).remove();
   }, 60_000);
 
   test('without a container are removed by least recent use, of the organization with the most bytes', async () => {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { DiskCaptures } from '../../src/engines/docker/snapshots/disk-captures.js';
 import { findRemains } from '../../src/engines/docker/remains.js';
@@ -234,9 +235,31 @@ describeDocker('snapshots of containers', () => {
     await docker.getImage('operator-image:1').remove();
   });
 
-  test('"uninstall" lists and removes the images of snapshots', async () => {
-    const { lines } = await findRemains(SOCKET, instanceId);
+  test('"uninstall" takes the images of snapshots and of interrupted captures, and no commit of an operator', async () => {
     const { body } = await inside.client.get('/v1/snapshots/by-name/first');
+    // The operator gave it a second name, which stays.
+    const snapshot = docker.getImage(`sandkeep/snapshot:${body.id}`);
+    await snapshot.tag({ repo: 'operator-snapshot', tag: '1' });
+    const { lines } = await findRemains(SOCKET, instanceId);
     expect(lines).toContain(`image      sandkeep/snapshot:${body.id} (a snapshot of a sandbox)`);
+    expect(lines.join('\n')).not.toContain('operator-snapshot');
+    await docker.getImage('operator-snapshot:1').remove();
+
+    // Of another installation, as the sweep of this one would remove the first.
+    const other = randomUUID();
+    const container = docker.getContainer((await containerOf(body.sandbox_id))!.id);
+    const commit = async (options: object) => {
+      const changes = [`LABEL dev.sandkeep.instance=${other}`];
+      return ((await container.commit({ ...options, changes } as object)) as { Id: string }).Id;
+    };
+    const left = await commit({ comment: 'a capture of Sandkeep that is not a snapshot yet' });
+    const operators = [await commit({}), await commit({ comment: 'before the upgrade' })];
+    const remains = await findRemains(SOCKET, other);
+    expect(remains.lines.filter((line) => line.includes('snapshot'))).toEqual([
+      `image      ${left} (a snapshot of a sandbox)`,
+    ]);
+    for (const id of operators) expect(remains.lines.join('\n')).not.toContain(id);
+    // Not by "remove", which would take shared objects that another test is about to use.
+    for (const id of [left, ...operators]) await docker.getImage(id).remove();
   });
 });

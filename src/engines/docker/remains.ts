@@ -5,8 +5,10 @@ import { explainConnectionError } from './connection-error.js';
 import { INSTANCE_LABEL } from './container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
-import { isCaptureName, listPulled, namesOf } from './images/engine-image.js';
+import { listPulled } from './images/engine-image.js';
 import { isPauseContainer, isPauseName } from './network/pause-container.js';
+import { listCommits } from './snapshots/left-commits.js';
+import { listSnapshots } from './snapshots/snapshot-image.js';
 
 interface EngineObject {
   id: string;
@@ -75,13 +77,16 @@ async function findOwn(docker: Docker, instanceId: string): Promise<string[]> {
   return [...containers.map(nameOf), ...networks.map(({ Name }) => Name), ...images.map(({ name }) => name)];
 }
 
-/** Without images that an operator made of containers, which have the same label. */
+/** Snapshots, and commits of interrupted captures. An operator's commit of a container has the same labels, and stays. */
 async function findCaptures(docker: Docker, instanceId: string): Promise<EngineObject[]> {
-  const images = await docker.listImages({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } });
-  return images
-    .map(({ Id, RepoTags }) => ({ id: Id, names: namesOf(RepoTags) }))
-    .filter(({ names }) => names.every((name) => isCaptureName(name)))
-    .map(({ id, names }) => ({ id, name: names[0] ?? id }));
+  const [snapshots, commits] = await Promise.all([
+    listSnapshots(docker, instanceId),
+    listCommits(docker, instanceId),
+  ]);
+  return [
+    ...snapshots.flatMap(({ imageId, names }) => named(imageId, names)),
+    ...commits.flatMap(({ id, names }) => named(id, names.length > 0 ? names : [id])),
+  ];
 }
 
 function nameOf({ Id, Names }: Docker.ContainerInfo): string {

@@ -61,9 +61,9 @@ export function namesOf(tags: readonly string[] | null | undefined): string[] {
   return (tags ?? []).filter((tag) => tag !== '<none>:<none>');
 }
 
-/** A snapshot, or a capture that is not one yet. */
-export function isCaptureName(name: string): boolean {
-  return name.startsWith(`${SNAPSHOT_IMAGES}:`) || name.startsWith(`${CAPTURED_IMAGES}:`);
+/** The service pulled it. The operator may have it too, under another name. */
+export function isPulled({ RepoTags }: Pick<Docker.ImageInspectInfo, 'RepoTags'>): boolean {
+  return (RepoTags ?? []).some((name) => PULLED_NAME.test(name));
 }
 
 export function pulledName(tag: string): string {

@@ -15,7 +15,7 @@ import { readAll, type RegistrySession } from '../../../registry/registry-sessio
 import type { Step } from '../../../registry/step.js';
 import type { ImageReference } from '../../../spec/image-reference.js';
 import { ORG_LABEL } from '../container.js';
-import { findSnapshotImage } from '../snapshots/snapshot-image.js';
+import { findSnapshotImage, listBases } from '../snapshots/snapshot-image.js';
 import {
   findOperatorImage,
   findPulledImage,
@@ -131,6 +131,7 @@ export class Images {
     });
     const images = await listPulled(this.docker);
     const ids = new Set(containers.map(({ ImageID }) => ImageID));
-    return images.filter(({ id }) => ids.has(id));
+    // A snapshot has the layers of the image below it, also when the image has lost its name.
+    return [...images.filter(({ id }) => ids.has(id)), ...(await listBases(this.docker, orgId))];
   }
 }

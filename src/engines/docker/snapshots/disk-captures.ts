@@ -9,8 +9,8 @@ import {
 import { sleep } from '../../../lib/sleep.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from '../errors.js';
-import { CAPTURED_IMAGES, namesOf } from '../images/engine-image.js';
 import { findContainer, type DockerParts } from '../parts.js';
+import { CAPTURE_COMMENT, listCommits } from './left-commits.js';
 import {
   baseBytesOf,
   capturedOf,
@@ -22,8 +22,8 @@ import {
   type InspectedImage,
 } from './snapshot-image.js';
 
-/** On committed images, which inherit the labels of their containers. An operator may commit one too. */
-const COMMENT = 'a capture of Sandkeep that is not a snapshot yet';
+/** The layer store of Docker refuses a layer above so many (`maxLayerDepth`). Each snapshot of a snapshot adds one. */
+export const MOST_LAYERS = 125;
 /** The engine resumes a sandbox at the end of its commit. Without that end, nobody else does. */
 const LONGEST_PAUSE_MS = 15 * 60_000;
 const LOOK_EVERY_MS = 1_000;
@@ -153,6 +153,7 @@ export class DiskCaptures implements EngineSnapshots {
       throw new CaptureRefusedError('disk_missing', 'the sandbox has no disk on its engine: start it first');
     }
     const below = await this.imageOf(before);
+    checkLayers(below);
     try {
       const committedId = await this.commit(before.Id, snapshotId, sandboxId);
       const after = await docker.getContainer(before.Id).inspect().catch(ignoreStatus(NOT_FOUND));
@@ -176,7 +177,9 @@ export class DiskCaptures implements EngineSnapshots {
     const [repo, tag] = captureName(snapshotId).split(':');
     try {
       const container = this.parts.untimed.getContainer(containerId);
-      const { Id } = (await container.commit({ repo, tag, pause: true, comment: COMMENT })) as { Id: string };
+      const { Id } = (await container.commit({ repo, tag, pause: true, comment: CAPTURE_COMMENT })) as {
+        Id: string;
+      };
       return Id;
     } catch (error) {
       const status = statusOf(error);
@@ -224,19 +227,26 @@ export class DiskCaptures implements EngineSnapshots {
   /** The engine completes a commit whose process was killed, and a repeated one takes the name of its image. */
   private async removeLeftCommits(): Promise<void> {
     const { docker, instanceId } = this.parts;
-    const images = await docker.listImages({ filters: { label: [`${INSTANCE_LABEL}=${instanceId}`] } });
+    const commits = await listCommits(docker, instanceId);
     const current = new Set([...this.capturing.values()].map(({ snapshotId }) => captureName(snapshotId)));
-    for (const { Id, RepoTags, Labels } of images) {
-      const names = namesOf(RepoTags);
-      if ((Labels[SANDBOX_LABEL] ?? '') === '' || names.some((name) => current.has(name))) continue;
-      if (names.some((name) => !name.startsWith(`${CAPTURED_IMAGES}:`))) continue;
+    for (const { id, names } of commits) {
+      if (names.some((name) => current.has(name))) continue;
       // It may be that of a commit in progress, whose name another one took.
       if (names.length === 0 && this.capturing.size > 0) continue;
-      const image = docker.getImage(Id);
-      const inspected = await image.inspect().catch(ignoreStatus(NOT_FOUND));
-      if (inspected?.Comment === COMMENT) await image.remove().catch(ignoreStatus(...ALREADY_REMOVED));
+      await docker
+        .getImage(id)
+        .remove()
+        .catch(ignoreStatus(...ALREADY_REMOVED));
     }
   }
+}
+
+function checkLayers({ RootFS: { Layers = [] } }: InspectedImage): void {
+  if (Layers.length < MOST_LAYERS) return;
+  throw new CaptureRefusedError(
+    'too_many_layers',
+    `the disk of the sandbox has ${Layers.length} layers below it, and the engine allows ${MOST_LAYERS}: copy the files to a sandbox of an image with fewer layers, and capture that sandbox`,
+  );
 }
 
 /** Another value: the sandbox was started or stopped in between. */

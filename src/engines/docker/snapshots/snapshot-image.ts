@@ -1,4 +1,5 @@
 import type Docker from 'dockerode';
+import type { HeldImage } from '../../../engine/images/held-images.js';
 import type { Captured } from '../../../engine/runtime.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, ORG_LABEL } from '../container.js';
 import { CONFLICT, ignoreStatus, NOT_FOUND, statusOf } from '../errors.js';
@@ -6,6 +7,8 @@ import {
   CAPTURED_IMAGES,
   engineImageOf,
   inspectNamed,
+  isPulled,
+  namesOf,
   SNAPSHOT_IMAGES,
   type EngineImage,
 } from '../images/engine-image.js';
@@ -14,6 +17,8 @@ import { loadConfiguration } from '../images/load-image.js';
 const SNAPSHOT_LABEL = 'dev.sandkeep.snapshot';
 /** The bytes of the image below all snapshots. */
 const BASE_BYTES_LABEL = 'dev.sandkeep.base.bytes';
+/** The id of that image, if it was pulled: its organization holds it. */
+const BASE_ID_LABEL = 'dev.sandkeep.base.id';
 
 /** The digest of an archive without entries. The engine makes no layer of a disk without changes. */
 const EMPTY_LAYER = 'sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef';
@@ -54,13 +59,37 @@ export async function findSnapshotImage(
 
 /** The bytes of the image below all snapshots of which `image` may be the last. */
 export function baseBytesOf(image: InspectedImage, instanceId: string): number {
+  const text = snapshotLabelsOf(image, instanceId)?.[BASE_BYTES_LABEL];
+  return Math.min(parseBytes(text) ?? image.Size, image.Size);
+}
+
+/** The id of the pulled image below all snapshots of which `image` may be the last. Undefined: it is the operator's. */
+function pulledBaseOf(image: InspectedImage, instanceId: string): string | undefined {
+  const labels = snapshotLabelsOf(image, instanceId);
+  if (labels) return labels[BASE_ID_LABEL];
+  return isPulled(image) ? image.Id : undefined;
+}
+
+/** Undefined: it is no snapshot of this installation. Other images may have any label, and none gets this name. */
+function snapshotLabelsOf(image: InspectedImage, instanceId: string): Record<string, string> | undefined {
   const labels = labelsOf(image);
-  const snapshotId = labels[SNAPSHOT_LABEL] ?? '';
-  // Other images may have any label, and no pulled image gets this name.
-  const isSnapshot = image.RepoTags?.includes(snapshotName(snapshotId)) ?? false;
-  if (!isSnapshot || labels[INSTANCE_LABEL] !== instanceId) return image.Size;
-  const text = labels[BASE_BYTES_LABEL] ?? '';
-  return /^\d{1,15}$/.test(text) ? Math.min(Number(text), image.Size) : image.Size;
+  const isSnapshot = image.RepoTags?.includes(snapshotName(labels[SNAPSHOT_LABEL] ?? '')) ?? false;
+  return isSnapshot && labels[INSTANCE_LABEL] === instanceId ? labels : undefined;
+}
+
+function parseBytes(text: string | undefined): number | undefined {
+  return text !== undefined && /^\d{1,15}$/.test(text) ? Number(text) : undefined;
+}
+
+/** The pulled images below the snapshots of an organization. */
+export async function listBases(docker: Docker, orgId: string): Promise<HeldImage[]> {
+  const filters = { reference: [SNAPSHOT_IMAGES], label: [`${ORG_LABEL}=${orgId}`] };
+  const bases = new Map<string, number>();
+  for (const { Labels } of await docker.listImages({ filters })) {
+    const { [BASE_ID_LABEL]: id, [BASE_BYTES_LABEL]: bytes } = Labels;
+    if (id !== undefined) bases.set(id, parseBytes(bytes) ?? 0);
+  }
+  return Array.from(bases, ([id, bytes]) => ({ id, bytes }));
 }
 
 export function capturedOf(
@@ -87,6 +116,7 @@ export async function makeSnapshotImage(
 ): Promise<InspectedImage> {
   const { OnBuild: _, Healthcheck: __, ...config } = below.Config as Record<string, unknown>;
   const layers = committed.RootFS.Layers ?? [];
+  const baseId = pulledBaseOf(below, instanceId);
   const configuration = {
     architecture: below.Architecture,
     ...(below.Variant ? { variant: below.Variant } : {}),
@@ -101,6 +131,7 @@ export async function makeSnapshotImage(
         [SNAPSHOT_LABEL]: snapshotId,
         [IMAGE_LABEL]: digest,
         [BASE_BYTES_LABEL]: String(baseBytesOf(below, instanceId)),
+        ...(baseId === undefined ? {} : { [BASE_ID_LABEL]: baseId }),
       },
     },
     rootfs: { type: 'layers', diff_ids: layers },
@@ -122,14 +153,16 @@ export async function makeSnapshotImage(
 export async function listSnapshots(
   docker: Docker,
   instanceId: string,
-): Promise<{ orgId: string; snapshotId: string; imageId: string }[]> {
+): Promise<{ orgId: string; snapshotId: string; imageId: string; names: string[] }[]> {
   const images = await docker.listImages({
     filters: { reference: [SNAPSHOT_IMAGES], label: [`${INSTANCE_LABEL}=${instanceId}`] },
   });
-  return images.map(({ Id, Labels }) => ({
+  return images.map(({ Id, Labels, RepoTags }) => ({
     orgId: Labels[ORG_LABEL] ?? '',
     snapshotId: Labels[SNAPSHOT_LABEL] ?? '',
     imageId: Id,
+    // An operator may have given it another one.
+    names: namesOf(RepoTags).filter((name) => name.startsWith(`${SNAPSHOT_IMAGES}:`)),
   }));
 }
 
