@@ -15,8 +15,9 @@ import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
-import { CAPTURES_AT_ONCE, LONGEST_CAPTURE_MS } from '../src/snapshots/capture-queue.js';
+import { CAPTURES_AT_ONCE } from '../src/snapshots/capture-queue.js';
 import { MOST_UNFINISHED } from '../src/snapshots/create.js';
+import { LONGEST_CAPTURE_MS } from '../src/snapshots/overdue.js';
 import { BUILDS_AT_ONCE } from '../src/templates/build-queue.js';
 import { MOST_LOG_BYTES } from '../src/templates/build/log.js';
 import { MOST_ENTRIES } from '../src/templates/context/entries.js';
@@ -49,6 +50,7 @@ import { MEMORY as CHANNEL_MEMORY } from '../src/sandboxes/agent/route.js';
 import { MAX_ADDRESSES } from '../src/outbound/destination.js';
 import { MAX_READ_BYTES } from '../src/outbound/post.js';
 import { STARTS_PER_CPU } from '../src/engines/docker/engine-info.js';
+import { MOST_LAYERS } from '../src/engines/docker/snapshots/disk-captures.js';
 import { HEAD_RUNS, PASS_RUNS } from '../src/sandboxes/placement/queries.js';
 import { PREVIEW_LIMITS } from '../src/previews/bounds.js';
 import { MAX_HEAD_BYTES, MAX_HEADERS } from '../src/previews/limits.js';
@@ -298,6 +300,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'the build fails with `timed_out`',
     },
     { limit: 'log of a build', value: bytes(MOST_LOG_BYTES), beyond: 'the following output is left out' },
+    {
+      limit: 'layers of a snapshot on Docker, with those of its image',
+      value: number(MOST_LAYERS),
+      beyond: 'the operation fails with `too_many_layers`',
+    },
     { limit: 'pools', value: number(MOST_POOLS), beyond: { error: 'quota_exceeded' } },
     { limit: 'ready sandboxes of a pool', value: number(MOST_MEMBERS), beyond: { error: 'invalid_request' } },
     {

@@ -22,6 +22,7 @@ import { enforceHours } from './sandboxes/lifecycle/stop-over-quota.js';
 import { deleteEndedPreviews } from './previews/grants/jobs.js';
 import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
 import { startSnapshots } from './snapshots/jobs.js';
+import { failOverdueSnapshots } from './snapshots/overdue.js';
 import { startTemplates } from './templates/jobs.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
@@ -92,6 +93,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(compactAllCounts, COMPACT_COUNTS_EVERY_MS),
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),
     job(giveUpUnwanted, NOTE_WAITS_EVERY_MS),
+    job(failOverdueSnapshots, NOTE_WAITS_EVERY_MS),
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),
@@ -109,6 +111,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
 }
 
 interface Reconciling {
+  /** Undefined until the runtime has dropped what it knew of the engine before this term. */
   readonly term: Term | undefined;
   /** Stops the reconciler. The lease is renewed until `release`, so that no other process acts meanwhile. */
   stop(): Promise<void>;
@@ -178,7 +181,7 @@ function startReconciling(ctx: WorkerContext, onError: OnError): Reconciling {
 
   return {
     get term() {
-      return lease.term;
+      return takenOver === lease.term ? takenOver : undefined;
     },
     async stop() {
       watching.abort();

@@ -12,6 +12,7 @@ import { lockSandbox } from '../sandboxes/queries.js';
 import { LeaseLostError, type Term } from '../workers/lease.js';
 import { completeSnapshot } from './complete.js';
 import { failSnapshot } from './fail.js';
+import { LONGEST_CAPTURE_MS, TIMED_OUT } from './overdue.js';
 import { overQuota } from './over-quota.js';
 import { CAPTURABLE, updateSnapshot, type SnapshotRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
@@ -19,8 +20,6 @@ import { lockSnapshot, nextOfEach } from './work-queries.js';
 
 /** The disk of an engine is shared, and a capture writes as fast as it can. One place is for a further organization. */
 export const CAPTURES_AT_ONCE = { total: 2, each: 1 };
-/** Clients wait for so long. */
-export const LONGEST_CAPTURE_MS = 30 * 60_000;
 const MOST_ATTEMPTS = 5;
 const RETRY_MS = 2_000;
 /** At the end of the service. A later process repeats a capture that is not complete. */
@@ -136,7 +135,12 @@ export class CaptureQueue {
     const { org_id: orgId, id: snapshotId, sandbox_id: sandboxId } = row;
     const { disk, runtime } = this.ctx;
     const { snapshots } = runtime;
-    if (!snapshots) throw new CaptureRefusedError('disk_missing', 'the engine makes no snapshots any more');
+    if (!snapshots) {
+      throw new CaptureRefusedError(
+        'not_supported',
+        'the engine of the sandbox makes no snapshots any more: keep its files in a volume, or ask the operator',
+      );
+    }
     const work = async () => {
       const bytes = await snapshots.measure(sandboxId);
       if (bytes !== undefined) {
@@ -159,11 +163,14 @@ export class CaptureQueue {
     }
   }
 
-  private async fail(term: Term, { org_id, id }: SnapshotRow, failure: Failure): Promise<void> {
+  private async fail(term: Term, { org_id, id, sandbox_id }: SnapshotRow, failure: Failure): Promise<void> {
     await this.inTerm(term, async (tx) => {
+      const sandbox = await lockSandbox(tx, org_id, { id: sandbox_id, orWarm: true });
       const row = await lockSnapshot(tx, { org_id, id });
       if (!row || TRANSITIONS[row.status].fail !== 'failed') return;
-      await failSnapshot(tx, row, failure, RECONCILER, this.ctx.now());
+      // The disk went with the sandbox.
+      const reason = !sandbox && failure.code === 'disk_missing' ? DELETED : failure;
+      await failSnapshot(tx, row, reason, RECONCILER, this.ctx.now());
     });
   }
 
@@ -177,9 +184,9 @@ export class CaptureQueue {
 
 class TimedOutError extends Error {}
 
-const TIMED_OUT: Failure = {
-  code: 'timed_out',
-  message: `the capture did not end within ${LONGEST_CAPTURE_MS / 60_000} minutes`,
+const DELETED: Failure = {
+  code: 'sandbox_changed',
+  message: 'the sandbox was deleted during its capture',
 };
 
 /** Undefined: a later attempt may succeed. */

@@ -14,7 +14,7 @@ import { digestOf, manifestOf } from './manifest.js';
 import { overQuota } from './over-quota.js';
 import { updateSnapshot, type SnapshotRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
-import { lockReady, lockSnapshot, sharedBytesOf } from './work-queries.js';
+import { lockForCompletion, sharedBytesOf } from './work-queries.js';
 
 const GIB = 1024 ** 3;
 
@@ -22,22 +22,23 @@ const GIB = 1024 ** 3;
 export async function completeSnapshot(
   ctx: Context,
   tx: EventSql,
-  { org_id: orgId, id, sandbox_id }: SnapshotRow,
+  begun: SnapshotRow,
   { bytes, contentDigest }: Captured,
 ): Promise<void> {
+  const { org_id: orgId, id, sandbox_id } = begun;
   // While the engine removed the sandbox, it may have captured a part of its disk.
   if (!(await lockSandbox(tx, orgId, { id: sandbox_id, orWarm: true }))) {
     throw new CaptureRefusedError('sandbox_changed', 'the sandbox was deleted during its capture');
   }
+  // Before the quotas: a create of a sandbox shares the replaced one, and then waits for them.
+  const { row, replaced } = await lockForCompletion(tx, begun);
+  // It may be cancelled: the collection removes what the engine has of it.
+  if (!row || TRANSITIONS[row.status].complete !== 'ready') return;
   await lockQuotas(tx, orgId, 'exclusive');
   const limit = (await getLimits(tx, orgId))?.max_snapshot_gib ?? null;
   const used = limit === null ? 0 : (await sumSnapshots(tx, orgId)).bytes;
   if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
-  const row = await lockSnapshot(tx, { org_id: orgId, id });
-  // It may be cancelled: the sweep removes what the engine has of it.
-  if (!row || TRANSITIONS[row.status].complete !== 'ready') return;
   const at = ctx.now();
-  const replaced = row.replaced_id ? await lockReady(tx, { org_id: orgId, id: row.replaced_id }) : undefined;
   if (replaced) await scheduleDeletion(tx, replaced, row.actor, at, ctx.settings.volumePurgeAfterMs);
   const digest = digestOf(manifestOf({ ...row, size_bytes: bytes, content_digest: contentDigest }));
   const shared_bytes = Math.min(await sharedBytesOf(tx, row), bytes);

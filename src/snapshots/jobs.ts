@@ -2,7 +2,9 @@ import type { WorkerContext } from '../context.js';
 import { startLoop, type Loop } from '../lib/loop.js';
 import type { Term } from '../workers/lease.js';
 import { CaptureQueue } from './capture-queue.js';
-import { purgeDueSnapshots, tendSnapshots } from './upkeep.js';
+import { Collection } from './collect.js';
+import { purgeDueSnapshots } from './purge.js';
+import { tendSnapshots } from './upkeep.js';
 
 const PASS_EVERY_MS = 1_000;
 const TEND_EVERY_MS = 10_000;
@@ -14,6 +16,7 @@ export function startSnapshots(
   onError: (error: unknown) => void,
 ): Pick<Loop, 'stop'> {
   let tendAt = 0;
+  const collection = new Collection(ctx);
   const queue = new CaptureQueue(ctx, () => {
     // A failed capture may have left something.
     tendAt = 0;
@@ -22,14 +25,18 @@ export function startSnapshots(
   const loop: Loop = startLoop(
     async () => {
       const held = term();
-      if (!held?.valid || ctx.runtime.engine?.state === 'connecting') return;
-      const { snapshots } = ctx.runtime;
-      if (!snapshots) return;
+      const { engine } = ctx.runtime;
+      // The attempts of a capture are few, and an engine can be away for longer.
+      if (!held?.valid || (engine !== undefined && engine.state !== 'up')) return;
       if ((await purgeDueSnapshots(ctx, held)) > 0) tendAt = 0;
+      // Also without snapshots of the engine: then each operation fails, and says so.
       await queue.pass(held);
-      if (performance.now() < tendAt) return;
+      const { snapshots } = ctx.runtime;
+      if (!snapshots || performance.now() < tendAt) return;
       tendAt = performance.now() + TEND_EVERY_MS;
-      await tendSnapshots(ctx, held, snapshots);
+      if (!(await tendSnapshots(ctx, held, snapshots, collection))) return;
+      tendAt = 0;
+      loop.wake();
     },
     { intervalMs: PASS_EVERY_MS, halfTime: true, onError },
   );

@@ -23,6 +23,21 @@ export async function nextOfEach(
   return rows;
 }
 
+/** Those of any engine that were requested before, and have not ended. */
+export async function overdueSnapshots(
+  sql: Sql,
+  before: Instant,
+  limit: number,
+): Promise<Pick<SnapshotRow, 'org_id' | 'id'>[]> {
+  const { rows } = await sql.query<{ org_id: string; id: string }>(
+    `select org_id, id from snapshots
+     where status in ('queued', 'in_progress') and created_at <= $1
+     order by created_at limit $2`,
+    [before, limit],
+  );
+  return rows;
+}
+
 export async function lockSnapshot(
   tx: Sql,
   { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
@@ -46,6 +61,20 @@ export async function lockDueSnapshots(
      order by purge_at limit $3
      for update skip locked`,
     [engineId, at, limit],
+  );
+  return rows;
+}
+
+/** Those of which the engine may have something. `is_purged`: no caller finds it any more. */
+export async function lockSnapshotsOn(
+  tx: Sql,
+  engineId: string,
+): Promise<(SnapshotRow & { is_purged: boolean })[]> {
+  const { rows } = await tx.query<SnapshotRow & { is_purged: boolean } & Record<string, unknown>>(
+    `select ${COLUMNS}, removed_at is not null as is_purged from snapshots
+     where worker_id = $1 and erased_at is null
+     order by id for update`,
+    [engineId],
   );
   return rows;
 }
@@ -75,10 +104,14 @@ export async function keptSnapshots(sql: Sql, engineId: string): Promise<KeptSna
 
 export async function setErased(
   sql: Sql,
-  { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
+  refs: readonly Pick<SnapshotRow, 'org_id' | 'id'>[],
   at: Instant,
 ): Promise<void> {
-  await sql.query('update snapshots set erased_at = $3 where org_id = $1 and id = $2', [org_id, id, at]);
+  await sql.query(
+    `update snapshots p set erased_at = $3 from unnest($1::uuid[], $2::uuid[]) r (org_id, id)
+     where p.org_id = r.org_id and p.id = r.id`,
+    [refs.map(({ org_id }) => org_id), refs.map(({ id }) => id), at],
+  );
 }
 
 /** Those whose size is to be charged again: the ready ones, and deleted ones that sandboxes need. */
@@ -159,6 +192,20 @@ export async function lockReady(
     [org_id, id],
   );
   return rows[0];
+}
+
+/** The operation that ends, and the ready snapshot that it replaces. One statement locks both, in the order of ids. */
+export async function lockForCompletion(
+  tx: Sql,
+  { org_id, id, replaced_id }: Pick<SnapshotRow, 'org_id' | 'id' | 'replaced_id'>,
+): Promise<{ row: SnapshotRow | undefined; replaced: SnapshotRow | undefined }> {
+  const { rows } = await tx.query<SnapshotRow & Record<string, unknown>>(
+    `select ${COLUMNS} from snapshots
+     where org_id = $1 and removed_at is null and (id = $2 or (id = $3 and status = 'ready'))
+     order by id for update`,
+    [org_id, id, replaced_id],
+  );
+  return { row: rows.find((one) => one.id === id), replaced: rows.find((one) => one.id === replaced_id) };
 }
 
 /** Forgets operations that failed long ago, and left nothing. Usage names the other ones. */

@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto';
+import { expect } from 'vitest';
 import type { Client } from './client.js';
 import { until } from './polling.js';
+import { smallRequest } from './sandbox-requests.js';
 
 export type Operation = Record<string, any>;
 
@@ -24,6 +26,34 @@ export async function capture(
   const { status, body, text } = await client.post('/v1/snapshots', request);
   if (status !== 200) throw new Error(`no snapshot is made: ${text}`);
   return ended(client, body.id);
+}
+
+export const RUNNING = { start: true, wait_for: 'running' } as const;
+
+/** Starts a small sandbox, and returns its id. */
+export async function startSmall(
+  client: Client,
+  name: string,
+  part: Record<string, unknown> = {},
+): Promise<string> {
+  const { body, text } = await client.post('/v1/sandboxes', smallRequest(name, part), RUNNING);
+  expect(body.status, text).toBe('running');
+  return body.id;
+}
+
+/** The request for a sandbox from a snapshot, by its id or name. */
+export const fromSnapshot = (name: string, id: string, part: object = {}) => ({
+  source: 'disk_snapshot',
+  disk_snapshot_ref: { type: 'managed', id },
+  name,
+  resources: { vcpus: 1, memory_mib: 64 },
+  ...part,
+});
+
+/** The types of the events about a resource, the oldest first. */
+export async function typesOf(client: Client, resource: string): Promise<string[]> {
+  const { body } = await client.get('/v1/events', { resource_id: resource, limit: 100 });
+  return body.data.map(({ event_type }: { event_type: string }) => event_type).toReversed();
 }
 
 /** The digest of a descriptor as clients compute it: the fields and labels sorted as they declare them. */

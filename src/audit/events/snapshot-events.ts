@@ -36,7 +36,7 @@ export const SNAPSHOT_EVENTS = {
   snapshot_purged: event(
     'snapshot',
     SYSTEM,
-    'The time to restore a deleted snapshot is over. Its data is removed when no sandbox needs it.',
+    'The time to restore a deleted snapshot is over, or the worker with a snapshot was removed. Its data is removed when no sandbox needs it.',
     snapshot,
   ),
 };

@@ -1,5 +1,5 @@
 import type { Pool } from '../../db/pool.js';
-import { inTransaction } from '../../db/transaction.js';
+import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { now } from '../../lib/instant.js';
 import { deleteWorker, lockWorker } from '../../workers/queries.js';
@@ -8,10 +8,14 @@ import { recordObservations, type Observation } from './record.js';
 
 /**
  * Gives up a worker whose machine does not return. Its running sandboxes become `failed`; their runs end at the time
- * they were last seen. Their disks are lost. Throws ExplainedError while a process holds the lease. Returns the number
- * of its sandboxes.
+ * they were last seen. Their disks are lost, and so is what `lose` gives up in the same transaction. Throws
+ * ExplainedError while a process holds the lease. Returns the number of its sandboxes.
  */
-export async function removeWorker(pool: Pool, id: string): Promise<number | undefined> {
+export async function removeWorker(
+  pool: Pool,
+  id: string,
+  lose: (tx: EventSql, workerId: string) => Promise<void>,
+): Promise<number | undefined> {
   return inTransaction(
     pool,
     async (tx) => {
@@ -41,6 +45,7 @@ export async function removeWorker(pool: Pool, id: string): Promise<number | und
       });
       await recordObservations({ now }, tx, lost);
       await detachSandboxes(tx, id, now());
+      await lose(tx, id);
       await deleteWorker(tx, id);
       return sandboxes.length;
     },

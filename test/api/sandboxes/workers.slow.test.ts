@@ -7,6 +7,7 @@ import { parseInstant } from '../../../src/lib/instant.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import type { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import { removeWorker } from '../../../src/sandboxes/reconcile/remove-worker.js';
+import { loseSnapshots } from '../../../src/snapshots/purge.js';
 import { LeaseLostError, WorkerLease } from '../../../src/workers/lease.js';
 import { hasEnded, makeHolderName } from '../../../src/workers/process-identity.js';
 import { readSimulated } from '../../crash/support/engine-journal.js';
@@ -402,13 +403,15 @@ describe('a worker on a lost machine', () => {
     );
     await client.post(`/v1/sandboxes/${rests}/stop`, {});
     await untilStatus(client, rests, 'stopped');
-    await expect(removeWorker(first.ctx.pool, first.runtime.engineId)).rejects.toThrow('stop it first');
+    await expect(removeWorker(first.ctx.pool, first.runtime.engineId, loseSnapshots)).rejects.toThrow(
+      'stop it first',
+    );
 
     await first.stopWorker();
     await client.delete(`/v1/sandboxes/${goes}`);
     await client.post(`/v1/sandboxes/${stops}/stop`, {});
-    expect(await removeWorker(first.ctx.pool, first.runtime.engineId)).toBe(4);
-    expect(await removeWorker(first.ctx.pool, first.runtime.engineId)).toBeUndefined();
+    expect(await removeWorker(first.ctx.pool, first.runtime.engineId, loseSnapshots)).toBe(4);
+    expect(await removeWorker(first.ctx.pool, first.runtime.engineId, loseSnapshots)).toBeUndefined();
     const statusOf = async (id: string) => (await client.get(`/v1/sandboxes/${id}`)).body;
     expect(await statusOf(runs)).toMatchObject({
       status: 'failed',

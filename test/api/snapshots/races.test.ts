@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
+import { sleep } from '../../../src/lib/sleep.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
-import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest, startTestService, type TestService } from '../../support/service.js';
-import { ended } from '../../support/snapshots.js';
+import { ended, startSmall } from '../../support/snapshots.js';
 
-const running = { start: true, wait_for: 'running' } as const;
 const ROUNDS = 5;
 
 let service: TestService;
@@ -15,12 +15,6 @@ beforeAll(async () => {
   client = await service.newOrg();
 });
 afterAll(() => service.close());
-
-async function start(owner: Client, name: string): Promise<string> {
-  const { body, text } = await owner.post('/v1/sandboxes', smallRequest(name), running);
-  expect(body.status, text).toBe('running');
-  return body.id;
-}
 
 const ask = async (owner: Client, sandbox_id: string, name: string, part: object = {}) =>
   owner.post('/v1/snapshots', { kind: 'disk', sandbox_id, name, ...part });
@@ -44,7 +38,7 @@ async function expectNothingLeft(on: TestService): Promise<void> {
 }
 
 test('concurrent creates with one name make one snapshot', async () => {
-  const id = await start(client, 'named');
+  const id = await startSmall(client, 'named');
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = await Promise.all([1, 2, 3].map(() => ask(client, id, `name-${round}`)));
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 409, 409]);
@@ -54,7 +48,7 @@ test('concurrent creates with one name make one snapshot', async () => {
 });
 
 test('each replacement of a name leaves one snapshot', async () => {
-  const id = await start(client, 'replaced');
+  const id = await startSmall(client, 'replaced');
   for (let round = 0; round < ROUNDS; round += 1) {
     const answers = await Promise.all([1, 2].map(() => ask(client, id, 'replaced', { force: true })));
     const made = answers.filter(({ status }) => status === 200);
@@ -67,7 +61,7 @@ test('each replacement of a name leaves one snapshot', async () => {
 
 test('a deletion beside a create, and a destroy beside a snapshot, leave an ended operation and nothing else', async () => {
   for (let round = 0; round < ROUNDS; round += 1) {
-    const id = await start(client, `ends-${round}`);
+    const id = await startSmall(client, `ends-${round}`);
     const { body } = await ask(client, id, `ends-${round}`);
     const change =
       round % 2 === 0 ? client.delete(`/v1/snapshots/${body.id}`) : client.delete(`/v1/sandboxes/${id}`);
@@ -92,7 +86,7 @@ test.each(['before', 'after'] as const)(
     };
     const first = await startForTest({ simulated: { onCapture }, settings: { stopGraceMs: 0 } });
     const owner = await first.newOrg();
-    const id = await start(owner, 'survives');
+    const id = await startSmall(owner, 'survives');
     if (moment === 'after') {
       // The record of its completion never comes.
       const { snapshots } = first.runtime;
@@ -115,3 +109,48 @@ test.each(['before', 'after'] as const)(
     await expectNothingLeft(second);
   },
 );
+
+test('a successor captures nothing before it has taken over the engine', async () => {
+  const first = await startForTest({ settings: { stopGraceMs: 0 } });
+  const owner = await first.newOrg();
+  const id = await startSmall(owner, 'taken-over');
+  await first.stopWorker();
+  const { body } = await ask(owner, id, 'taken-over');
+  let hasTaken = false;
+  const runtime = async () => {
+    const slow = new SimulatedRuntime(first.directory, {
+      onCapture: async () => {
+        expect(hasTaken).toBe(true);
+        return Promise.resolve();
+      },
+    });
+    const takeOver = slow.takeOver.bind(slow);
+    slow.takeOver = async (term) => {
+      // A pass of the snapshots begins meanwhile.
+      await sleep(1_500);
+      await takeOver(term);
+      hasTaken = true;
+    };
+    return Promise.resolve(slow);
+  };
+  await startForTest({ beside: first, sameEngine: true, runtime, settings: { stopGraceMs: 0 } });
+  expect(await ended(owner, body.id)).toMatchObject({ status: 'succeeded', error: null });
+});
+
+test('a sandbox that is deleted when its capture begins is the reason, and not a missing disk', async () => {
+  const owner = await service.newOrg();
+  const id = await startSmall(owner, 'deleted');
+  const snapshots = service.runtime.snapshots!;
+  const measure = snapshots.measure.bind(snapshots);
+  snapshots.measure = async (sandboxId) => {
+    snapshots.measure = measure;
+    await owner.delete(`/v1/sandboxes/${id}`);
+    await until(
+      async () => (await service.runtime.list()).some((held) => held.sandboxId === id),
+      (isHeld) => !isHeld,
+    );
+    return measure(sandboxId);
+  };
+  const { body } = await ask(owner, id, 'deleted');
+  expect((await ended(owner, body.id))['error'].code).toBe('sandbox_changed');
+});
