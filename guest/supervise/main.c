@@ -2,14 +2,14 @@
  * The supervisor of one virtual machine. It outlives the service.
  *
  *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES
- *             [--join=FILE]... -- MONITOR [ARGUMENT...]
+ *             --file-mib=N [--join=FILE]... -- MONITOR [ARGUMENT...]
  *
  * It works in the directory of the run, which no two supervisors share (a lock), and joins the control groups of each
  * FILE. It starts MONITOR as the user N (monitor.h) with the descriptors below N of --inherited, lets its processors
- * run, and keeps the record of the run (record.h). Two descriptors are not for the monitor: the supervisor writes to
- * --changes at each change, and keeps --kept open. It is the other end of the ports of the sandbox: it logs the output
- * (output.h) and the console, each with a bound. It reads every port whatever arrives, as a port without a reader
- * blocks the sandbox. A rate for each port bounds its own work.
+ * run, and keeps the record of the run (record.h). The monitor writes no file beyond --file-mib. Two descriptors are
+ * not for the monitor: the supervisor writes to --changes at each change, and keeps --kept open. It is the other end
+ * of the ports of the sandbox: it logs the output (output.h) and the console, each with a bound. It reads every port
+ * whatever arrives, as a port without a reader blocks the sandbox. A rate for each port bounds its own work.
  *
  * The service sends lines on the socket supervisor.sock:
  *
@@ -319,11 +319,13 @@ __attribute__((used, noreturn)) void start(long *stack) {
     else if ((text = after(*argument, "--changes="))) changes = parse(text);
     else if ((text = after(*argument, "--kept="))) kept = parse(text);
     else if ((text = after(*argument, "--inherited="))) monitor.inherited = parse(text);
+    else if ((text = after(*argument, "--file-mib="))) monitor.file_mib = parse(text);
     else if ((text = after(*argument, "--log-limit="))) output_log.limit = parse(text);
     else if ((text = after(*argument, "--join=")) && joins < 16) joined[joins++] = text;
     else fail("read the arguments", -EINVAL);
   }
-  if (!*argument || !argument[1] || changes < 3 || monitor.inherited < 3) fail("read the arguments", -EINVAL);
+  if (!*argument || !argument[1] || changes < 3 || monitor.inherited < 3 || monitor.file_mib < 1)
+    fail("read the arguments", -EINVAL);
   monitor.command = argument + 1;
 
   tidy_descriptors();

@@ -4,6 +4,7 @@
 #include "files.h"
 #include <linux/fcntl.h>
 #include <linux/prctl.h>
+#include <linux/resource.h>
 #include <linux/sched.h>
 #include <linux/un.h>
 
@@ -37,8 +38,16 @@ static void write_score(void) {
   if (fd >= 0) call(__NR_write, fd, OOM_SCORE, sizeof OOM_SCORE - 1, 0);
 }
 
+/* A monitor that the sandbox has taken over could fill the disk of the machine through the files of its disks. */
+static void limit_files(void) {
+  u64 bytes = (u64)monitor.file_mib << 20;
+  const struct rlimit64 limit = {bytes, bytes};
+  check("limit its files", call(__NR_prlimit64, 0, RLIMIT_FSIZE, &limit, 0));
+}
+
 __attribute__((noreturn)) static void become_monitor(const int given[DESCRIPTORS], int errors, long parent) {
-  static const u64 no_signal = 0;
+  /* A write beyond the limit of its files fails then, instead of ending it. */
+  static const u64 file_too_large = 1UL << (SIGXFSZ - 1);
   static char *environment[] = {"PATH=" DEFAULT_PATH, 0};
   for (int output = 1; output <= 2; output++) check("pass the output", call(__NR_dup3, errors, output, 0, 0));
   int moved[DESCRIPTORS];
@@ -51,7 +60,8 @@ __attribute__((noreturn)) static void become_monitor(const int given[DESCRIPTORS
   write_score();
   /* An abstract socket or an address of the machine is out of reach, also where its user could open one. */
   check("leave the network", call(__NR_unshare, CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, 0, 0, 0));
-  check("allow its signals", call(__NR_rt_sigprocmask, SIG_SETMASK, &no_signal, 0, sizeof no_signal));
+  check("allow its signals", call(__NR_rt_sigprocmask, SIG_SETMASK, &file_too_large, 0, sizeof file_too_large));
+  limit_files();
   drop_rights(monitor.user, monitor.also_group);
   restrict_files(monitor.inherited);
   /* The supervisor may have died before the kernel knew of its part. */

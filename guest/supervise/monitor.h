@@ -15,6 +15,7 @@ struct monitor {
   long group;
   long also_group; /* that of /dev/kvm; 0: none */
   long inherited;  /* the first descriptor behind those of the service */
+  long file_mib;   /* the most of a file that it writes */
   char **command;
   int ends[STREAMS]; /* of the supervisor */
   int errors;        /* what it writes to its standard output and error output */

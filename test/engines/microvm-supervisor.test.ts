@@ -1,8 +1,10 @@
 import { once } from 'node:events';
 import {
   appendFileSync,
+  closeSync,
   existsSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   rmSync,
   statSync,
@@ -10,7 +12,7 @@ import {
 } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { Changes } from '../../src/engines/microvm/changes.js';
 import { holdingOf, readHeld } from '../../src/engines/microvm/holdings.js';
@@ -121,6 +123,22 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     const { end } = await vm.untilRecord((record) => record.end !== undefined);
     expect(end!.status).toBe(0);
     expect(vm.console()).toBe('opens /dev/null\ntried\n');
+  });
+
+  test('lets the monitor write no file beyond the limit, and tells it so', async () => {
+    const path = join(mkdtempSync(join(tmpdir(), 'sandkeep-disk-')), 'disk');
+    const disk = openSync(path, 'w+', 0o600);
+    try {
+      // The disk is the first descriptor, and the ports follow.
+      const script = `${START.replaceAll('&6', '&7')} head -c 3000000 /dev/zero >&6`;
+      const vm = begin(script, { files: [disk], diskFileMib: 2 });
+      await vm.untilRecord((record) => record.end !== undefined);
+      expect(statSync(path).size).toBe(2 * 1024 * 1024);
+      expect(vm.console()).toContain('File too large');
+    } finally {
+      closeSync(disk);
+      rmSync(dirname(path), { recursive: true });
+    }
   });
 
   test('takes nothing of a hostile sandbox but the first words of each kind', async () => {

@@ -75,6 +75,7 @@ export function superviseAgain(
       joined: [],
       changes,
       files: [],
+      diskFileMib: 1,
       monitor: [SHELL, '-c', script],
       ...options,
     });

@@ -10,6 +10,8 @@ const Identity = Type.Object({
   /** The run for which its disk was made. */
   firstRunId: Type.String(),
   imageDigest: Type.String(),
+  /** The size of its disk. Absent: a release before this one made it. */
+  diskMib: Type.Optional(Type.Integer()),
   /** The part of the configuration of the image that its runs need, as the image may be removed meanwhile. */
   image: Type.Object({
     env: Type.Array(Type.String()),

@@ -53,7 +53,15 @@ async function makeDisks(parts: MicrovmParts, run: Run, image: VmImage): Promise
   const { orgId, sandboxId, runId } = run;
   const places = placesOf(parts.directory, sandboxId);
   const { config, directory } = image.stored;
-  const identity = { orgId, sandboxId, firstRunId: runId, imageDigest: image.digest, image: config };
+  const diskMib = run.spec.diskMib ?? parts.defaultDiskMib;
+  const identity = {
+    orgId,
+    sandboxId,
+    firstRunId: runId,
+    imageDigest: image.digest,
+    diskMib,
+    image: config,
+  };
   await mkdir(places.directory, { recursive: true, mode: 0o700 });
   // First, so that a crash leaves no disk of one image beside the base of another.
   await rm(places.disk, { force: true });
@@ -62,7 +70,7 @@ async function makeDisks(parts: MicrovmParts, run: Run, image: VmImage): Promise
   await writeFileAtomically(places.identity, JSON.stringify(identity), { replace: true });
   // A link keeps the base, also when the image is removed.
   await link(join(directory, BASE_FILE), places.base);
-  await createDisk(places.disk, run.spec.diskMib ?? parts.defaultDiskMib);
+  await createDisk(places.disk, diskMib);
   return identity;
 }
 

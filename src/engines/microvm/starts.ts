@@ -6,6 +6,7 @@ import { syncDirectory } from '../../lib/directories.js';
 import { writeFileAtomically } from '../../lib/atomic-file.js';
 import type { DiskImageMount } from '../../spec/run-spec.js';
 import { MAX_DISK_IMAGES, openDiskImage } from './disks/disk-image.js';
+import { fileLimit, fileLimitOfImage } from './disks/file-limit.js';
 import type { ImageUse } from './disks/image-uses.js';
 import { prepareBoot } from './prepare-boot.js';
 import { prepareDisks } from './prepare-disks.js';
@@ -119,10 +120,12 @@ export class VmStarts {
         },
         { serial: 'boot', format: 'raw', isReadonly: true, descriptor: descriptorOf(boot.configuration) },
       ];
+      let diskFileMib = fileLimit(identity.diskMib ?? spec.diskMib ?? parts.defaultDiskMib);
       for (const [index, mount] of spec.mounts.entries()) {
         const image = images.get(index);
         if (mount.type !== 'disk_image' || !image) continue;
         const isReadonly = mount.options?.readonly === true;
+        if (!isReadonly) diskFileMib = Math.max(diskFileMib, await fileLimitOfImage(image, mount.format));
         const descriptor = descriptorOf(image.fd);
         disks.push({ serial: `image${index}`, format: mount.format, isReadonly, descriptor });
       }
@@ -137,6 +140,7 @@ export class VmStarts {
         changes: parts.changes.descriptor,
         namespace: network?.namespace,
         files: opened,
+        diskFileMib,
         monitor: monitorArguments({
           program: parts.monitor,
           isEmulated: parts.isEmulated,

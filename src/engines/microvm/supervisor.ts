@@ -28,6 +28,8 @@ export interface SupervisorOptions {
   namespace: number | undefined;
   /** Default: 10 MiB. */
   outputFileBytes?: number;
+  /** The most of each file that the monitor writes. */
+  diskFileMib: number;
   /** Those of the monitor, from `DESCRIPTOR.first` on. */
   files: readonly number[];
   monitor: readonly string[];
@@ -36,7 +38,7 @@ export interface SupervisorOptions {
 /** Starts a supervisor, which outlives this process. `ended` resolves when it has ended. */
 export function startSupervisor(options: SupervisorOptions): { ended: Promise<void> } {
   const { runDirectory, user, alsoGroup, joined, changes, namespace, files, monitor } = options;
-  const { outputFileBytes = OUTPUT_FILE_BYTES } = options;
+  const { outputFileBytes = OUTPUT_FILE_BYTES, diskFileMib } = options;
   const complaints = openSync(join(runDirectory, 'complaints'), 'a', 0o600);
   try {
     const [program, ...first] = commandOf(namespace);
@@ -50,6 +52,7 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
         ...(namespace === undefined ? [] : [`--kept=${DESCRIPTOR.namespace}`]),
         `--inherited=${DESCRIPTOR.first + files.length}`,
         `--log-limit=${outputFileBytes}`,
+        `--file-mib=${diskFileMib}`,
         ...joined.map((file) => `--join=${file}`),
         '--',
         ...monitor,
