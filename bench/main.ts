@@ -22,6 +22,7 @@ import { transfers, type TransferOptions } from './previews/transfers.js';
 import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
+import { snapshotCycles } from './snapshot-cycles.js';
 import { snapshots, type SnapshotsOptions } from './snapshots.js';
 import { soak } from './speed/soak.js';
 import { speedTable } from './speed/table.js';
@@ -200,9 +201,16 @@ await new Command('bench')
       )
       .option('--rounds <n>', 'number of rounds', count, 5)
       .option('--mib <n>', 'that the sandbox has written', count, 100)
+      .option(
+        '--cycles <n>',
+        'replaces the times: as many creates, snapshots, starts from them and deletes, and the disk of the engine before and after',
+        count,
+      )
       .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
       .option(...dockerSocketOption())
-      .action((options: SnapshotsOptions) => snapshots(options)),
+      .action(({ cycles, ...options }: SnapshotsOptions & { cycles?: number }) =>
+        cycles === undefined ? snapshots(options) : snapshotCycles({ ...options, cycles }),
+      ),
   )
   .addCommand(
     new Command('exec')

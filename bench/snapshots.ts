@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
-import { sleep } from '../src/lib/sleep.js';
+import { captureOf } from './capture-of.js';
 import { serveOnDocker } from './docker-service.js';
 import { median } from './median.js';
 import { Client } from './neighbours/client.js';
@@ -15,13 +15,6 @@ export interface SnapshotsOptions {
   dockerSocket: string;
 }
 
-interface Operation {
-  id: string;
-  status: string;
-  error: { message: string } | null;
-}
-
-const POLL_MS = 20;
 const TAG = 'sandkeep-bench-commit';
 
 /** Snapshots of a sandbox that has written files, beside commits of its container by the engine alone, in turns. */
@@ -48,7 +41,7 @@ export async function snapshots({ rounds, mib, image, dockerSocket }: SnapshotsO
     const [container] = await docker.listContainers({ filters: { label } });
     for (let round = 0; round < rounds; round += 1) {
       const name = `round-${round}`;
-      times.snapshot.push(await timed(async () => capture(client, id, name)));
+      times.snapshot.push(await timed(async () => captureOf(client, id, name)));
       await client.json('DELETE', `/v1/snapshots/by-name/${name}`);
       times.commit.push(
         await timed(async () => docker.getContainer(container!.Id).commit({ repo: TAG, tag: name })),
@@ -73,14 +66,4 @@ async function timed(work: () => Promise<unknown>): Promise<number> {
   const begun = performance.now();
   await work();
   return performance.now() - begun;
-}
-
-async function capture(client: Client, sandboxId: string, name: string): Promise<void> {
-  const request = { kind: 'disk', sandbox_id: sandboxId, name };
-  let operation = await client.json<Operation>('POST', '/v1/snapshots', request);
-  while (operation.status === 'queued' || operation.status === 'in_progress') {
-    await sleep(POLL_MS);
-    operation = await client.json<Operation>('GET', `/v1/snapshot-operations/${operation.id}`);
-  }
-  if (operation.status !== 'succeeded') throw new Error(operation.error?.message ?? operation.status);
 }

@@ -1,0 +1,128 @@
+import Docker from 'dockerode';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { table } from '../src/cli/table.js';
+import { sleep } from '../src/lib/sleep.js';
+import { captureOf } from './capture-of.js';
+import { serveOnDocker } from './docker-service.js';
+import { median } from './median.js';
+import { Client } from './neighbours/client.js';
+
+export interface CyclesOptions {
+  cycles: number;
+  image: string;
+  dockerSocket: string;
+}
+
+const AT_ONCE = 4;
+const STARTED = '/v1/sandboxes?start=true&wait_for=running&wait_timeout=120';
+const LONGEST_REMOVAL_MS = 10 * 60_000;
+const POLL_MS = 1_000;
+const MIB = 1024 * 1024;
+
+type Times = Record<'create' | 'snapshot' | 'start of it' | 'deletes', number[]>;
+
+/**
+ * Creates a sandbox, makes a snapshot, starts another sandbox from it, and deletes all three, many times. What the
+ * engine has afterwards must be what it had before.
+ */
+export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOptions): Promise<void> {
+  const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
+  const options = ['--rate-limit', '1000000', '--volume-purge-hours', '0'];
+  const server = await serveOnDocker(dockerSocket, directory, options);
+  const client = new Client(`http://${server.host}:${server.port}`, server.key!);
+  const docker = new Docker({ socketPath: dockerSocket });
+  const times: Times = { create: [], snapshot: [], 'start of it': [], deletes: [] };
+  try {
+    // The first start makes the volume of process 1, and pulls the image.
+    await cycle(client, image, 0, times);
+    const before = await untilEqual(docker, undefined);
+    for (const values of Object.values(times)) values.length = 0;
+    let next = 0;
+    const work = async () => {
+      while (next < cycles) await cycle(client, image, (next += 1), times);
+    };
+    const begun = performance.now();
+    await Promise.all(Array.from({ length: AT_ONCE }, work));
+    const seconds = (performance.now() - begun) / 1000;
+    const after = await untilEqual(docker, before);
+    const rows = Object.entries(times).map(([name, values]) => [
+      name,
+      ...[Math.min(...values), median(values), Math.max(...values)].map((ms) => ms.toFixed(0)),
+    ]);
+    console.log(table([`${cycles} CYCLES, ${AT_ONCE} AT ONCE`, 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
+    console.log(`\n${(cycles / seconds).toFixed(1)} cycles a second\n`);
+    const shown = (name: string, { images, containers, bytes }: Disk) => [
+      name,
+      String(images),
+      String(containers),
+      (bytes / MIB).toFixed(3),
+    ];
+    console.log(
+      table(
+        ['docker system df', 'IMAGES', 'CONTAINERS', 'LAYERS MiB'],
+        [shown('before', before), shown('after', after)],
+      ),
+    );
+    if (!isEqual(before, after)) process.exitCode = 1;
+  } finally {
+    await server.stop();
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+async function cycle(client: Client, image: string, number: number, times: Times): Promise<void> {
+  const timed = async <T>(name: keyof Times, work: () => Promise<T>): Promise<T> => {
+    const begun = performance.now();
+    const result = await work();
+    times[name].push(performance.now() - begun);
+    return result;
+  };
+  const part = { runtime: { cmd: ['sleep', '1000000'] }, resources: { vcpus: 1, memory_mib: 32 } };
+  const start = async (name: string, from: object) =>
+    (await client.json<{ id: string }>('POST', STARTED, { name, image: from, ...part })).id;
+  const source = await timed('create', async () =>
+    start(`source-${number}`, { type: 'oci', reference: image }),
+  );
+  await client.json('POST', `/v1/sandboxes/${source}/exec`, {
+    cmd: 'sh',
+    args: ['-c', `echo ${number} > /cycle`],
+  });
+  const snapshot = await timed('snapshot', async () => captureOf(client, source, `snapshot-${number}`));
+  const made = await timed('start of it', async () =>
+    start(`made-${number}`, { type: 'disk_snapshot', id: snapshot }),
+  );
+  await timed('deletes', async () => {
+    for (const path of [`snapshots/${snapshot}`, `sandboxes/${source}`, `sandboxes/${made}`]) {
+      await client.json('DELETE', `/v1/${path}`);
+    }
+  });
+}
+
+interface Disk {
+  images: number;
+  containers: number;
+  bytes: number;
+}
+
+function isEqual(a: Disk, b: Disk): boolean {
+  return a.images === b.images && a.containers === b.containers && a.bytes === b.bytes;
+}
+
+/** What the engine has when nothing is to be removed any more, or equals `wanted`. */
+async function untilEqual(docker: Docker, wanted: Disk | undefined): Promise<Disk> {
+  const deadline = performance.now() + LONGEST_REMOVAL_MS;
+  for (let last = wanted; ;) {
+    const { LayersSize, Images, Containers } = (await docker.df()) as {
+      LayersSize: number;
+      Images: unknown[];
+      Containers: unknown[];
+    };
+    const found = { images: Images.length, containers: Containers.length, bytes: LayersSize };
+    const isEnd = last !== undefined && isEqual(found, last);
+    if (isEnd || performance.now() > deadline) return found;
+    last = wanted ?? found;
+    await sleep(wanted ? POLL_MS : 15 * POLL_MS);
+  }
+}
