@@ -24,8 +24,8 @@ const MIB = 1024 * 1024;
 type Times = Record<'create' | 'snapshot' | 'start of it' | 'deletes', number[]>;
 
 /**
- * Creates a sandbox, makes a snapshot, starts another sandbox from it, and deletes all three, many times. What the
- * engine has afterwards must be what it had before.
+ * Creates a sandbox, makes a snapshot, starts another sandbox from it, and deletes all three, many times. The engine
+ * must have the same afterwards as before.
  */
 export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
@@ -110,7 +110,7 @@ function isEqual(a: Disk, b: Disk): boolean {
   return a.images === b.images && a.containers === b.containers && a.bytes === b.bytes;
 }
 
-/** What the engine has when nothing is to be removed any more, or equals `wanted`. */
+/** The disk of the engine when it changes no more, or equals `wanted`. */
 async function untilEqual(docker: Docker, wanted: Disk | undefined): Promise<Disk> {
   const deadline = performance.now() + LONGEST_REMOVAL_MS;
   for (let last = wanted; ;) {

@@ -245,7 +245,7 @@ describeDocker('snapshots of containers', () => {
     expect(lines.join('\n')).not.toContain('operator-snapshot');
     await docker.getImage('operator-snapshot:1').remove();
 
-    // Of another installation, as the sweep of this one would remove the first.
+    // The sweep of this installation would remove the first.
     const other = randomUUID();
     const container = docker.getContainer((await containerOf(body.sandbox_id))!.id);
     const commit = async (options: object) => {

@@ -77,7 +77,7 @@ async function findOwn(docker: Docker, instanceId: string): Promise<string[]> {
   return [...containers.map(nameOf), ...networks.map(({ Name }) => Name), ...images.map(({ name }) => name)];
 }
 
-/** Snapshots, and commits of interrupted captures. An operator's commit of a container has the same labels, and stays. */
+/** Snapshots, and commits of interrupted captures. An operator's commit has the same labels, and stays. */
 async function findCaptures(docker: Docker, instanceId: string): Promise<EngineObject[]> {
   const [snapshots, commits] = await Promise.all([
     listSnapshots(docker, instanceId),

@@ -155,7 +155,7 @@ class Actions {
   }
 }
 
-/** What the engine has of the organization. */
+/** The snapshots of the organization that the engine has. */
 async function heldBy({ runtime }: TestService, { org }: Client): Promise<string[]> {
   const held = (await runtime.snapshots!.list()).filter(({ orgId }) => orgId === org.id);
   return held.map(({ snapshotId }) => snapshotId).toSorted();
