@@ -60,9 +60,9 @@ export function Keys() {
     {
       title: 'Name',
       cell: ({ id, name }) => (
-        <>
-          {id === session.value?.key.id && <span class="badge">this session</span>} {name}
-        </>
+        <span title={name}>
+          {name} {id === session.value?.key.id && <span class="badge">this session</span>}
+        </span>
       ),
       isWide: true,
     },
@@ -82,7 +82,12 @@ export function Keys() {
       isExtra: true,
     },
     { title: 'Last use', cell: ({ last_used_at }) => <LastUse at={last_used_at} />, isMinor: true },
-    { title: 'Created', cell: ({ created_at }) => <Time at={created_at} relative />, isMinor: true },
+    {
+      title: 'Created',
+      cell: ({ created_at }) => <Time at={created_at} relative />,
+      isMinor: true,
+      isExtra: true,
+    },
     {
       title: 'Actions',
       cell: (key) =>
@@ -158,7 +163,7 @@ function Status({ of, ended }: { of: ApiKeyResponse; ended: () => void }) {
       <>
         <Badge status="revoked" />
         <small>
-          <Time at={revoked_at} />
+          <Time at={revoked_at} relative />
         </small>
       </>
     );

@@ -2,14 +2,18 @@ import UPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 
 const HEIGHT = 130;
-const LEAST_TOP = 1;
+const KIB = 1024;
+const MOST_POWER = 50;
+/** Steps of an axis of bytes: round numbers of them are powers of two. */
+const BYTE_STEPS = Array.from({ length: MOST_POWER }, (_, power) => 2 ** power);
 const MINUTE = 60;
 const STROKES = ['--accent', '--second'];
 
 interface Options {
   lines: readonly string[];
-  /** An amount in words, for the axis and the cursor. */
+  /** An amount in words, for the axis. */
   words: (amount: number) => string;
+  isBytes: boolean;
   /** In the local zone or in UTC. */
   isUtc: boolean;
 }
@@ -20,7 +24,7 @@ interface Options {
  */
 export function drawUse(
   place: HTMLElement,
-  { lines, words, isUtc }: Options,
+  { lines, words, isBytes, isUtc }: Options,
   signal: AbortSignal,
 ): (times: readonly number[], values: readonly (readonly (number | null)[])[]) => void {
   // A drawing asks again, so that it follows the colours of the system.
@@ -51,10 +55,11 @@ export function drawUse(
           ...axis,
           size: 72,
           space: 34,
+          ...(isBytes ? { incrs: BYTE_STEPS } : {}),
           values: (_chart, amounts) => amounts.map((amount) => words(amount)),
         },
       ],
-      scales: { y: { range: (_chart, _least, most) => [0, Math.max(most, LEAST_TOP) * 1.1] } },
+      scales: { y: { range: (_chart, _least, most) => [0, Math.max(most, isBytes ? KIB : 1) * 1.1] } },
       series: [
         {},
         ...lines.map((label, index) => ({

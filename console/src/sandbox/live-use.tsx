@@ -124,7 +124,7 @@ function Picture({ name, figures, rates, of, words }: PictureProps) {
     const draw = async () => {
       const { drawUse } = await import('./draw-use');
       if (controller.signal.aborted) return;
-      const options = { lines: of, words, isUtc: timeZone.value === 'utc' };
+      const options = { lines: of, words, isBytes: words !== percent, isUtc: timeZone.value === 'utc' };
       const update = drawUse(target, options, controller.signal);
       show.current = () =>
         update(

@@ -1,6 +1,7 @@
 import { API_URL } from '../lib/base';
 import type { SandboxResponse } from '../lib/api-types';
 import { CodeLines } from '../parts/copy';
+import './sandbox.css';
 
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -37,7 +38,7 @@ export function ProgramLines({ sandbox: { name } }: { sandbox: SandboxResponse }
     ],
   ];
   return (
-    <details class="panel">
+    <details class="panel program-lines">
       <summary>Use it from a program</summary>
       <p>
         <small>With a key of the scope sandboxes:exec in the variable KEY.</small>

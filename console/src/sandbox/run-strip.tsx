@@ -12,7 +12,7 @@ export const ENDS = ['sandbox_stopped', 'sandbox_failed', 'sandbox_run_closed'];
 const WIDTH = 1000;
 const HEIGHT = 34;
 const LEAST_WIDTH = 3;
-const LEAST_WINDOW_MS = 3_600_000;
+const LEAST_WINDOW_MS = 600_000;
 
 interface Run {
   from: number;
