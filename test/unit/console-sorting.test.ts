@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { nextSort, sortRows, sortsOf, type Column } from '../../console/src/parts/sorting.js';
+import { nextSort, sortRows, sortsOf, type Sortable } from '../../console/src/parts/sorting.js';
 
 interface Row {
   id: number;
@@ -8,10 +8,10 @@ interface Row {
   name: string;
 }
 
-const SIZE: Column<Row> = { title: 'Disk size', cell: () => '', isNumber: true, value: ({ size }) => size };
-const NAME: Column<Row> = { title: 'Name', cell: () => '', value: ({ name }) => name };
-const CREATED: Column<Row> = { title: 'Created', cell: () => '', sorts: ['-created_at', 'created_at'] };
-const PLAIN: Column<Row> = { title: 'Plain', cell: () => '' };
+const SIZE: Sortable<Row> = { title: 'Disk size', isNumber: true, value: ({ size }) => size };
+const NAME: Sortable<Row> = { title: 'Name', value: ({ name }) => name };
+const CREATED: Sortable<Row> = { title: 'Created', sorts: ['-created_at', 'created_at'] };
+const PLAIN: Sortable<Row> = { title: 'Plain' };
 const COLUMNS = [SIZE, NAME, CREATED, PLAIN];
 
 test('a head goes through its orders, and then back to that of the service', () => {

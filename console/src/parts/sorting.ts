@@ -1,16 +1,8 @@
-import type { ComponentChildren } from 'preact';
-
-export interface Column<T> {
+/** The parts of a column that concern the order of its rows. */
+export interface Sortable<T> {
   title: string;
-  cell: (row: T) => ComponentChildren;
   /** Numbers are on the right. */
   isNumber?: boolean;
-  /** Left out on narrow screens. */
-  isMinor?: boolean;
-  /** Takes the width that the others leave. Longer text is cut; its tooltip has it. */
-  isWide?: boolean;
-  /** Shown only when it is chosen. */
-  isExtra?: boolean;
   /** The orders that the service has for it, in the order of clicks on its head. */
   sorts?: readonly string[];
   /** Rows are ordered by it where the page has all of them. */
@@ -21,7 +13,7 @@ const collator = new Intl.Collator('en', { numeric: true });
 
 /** The values of `sort` that clicks on the head go through. Empty: rows have no order by this column. */
 export function sortsOf<T>(
-  { title, sorts, value, isNumber }: Column<T>,
+  { title, sorts, value, isNumber }: Sortable<T>,
   isWhole: boolean,
 ): readonly string[] {
   if (sorts !== undefined) return sorts;
@@ -40,7 +32,7 @@ export function nextSort(sorts: readonly string[], current: string): string {
  */
 export function sortRows<T>(
   rows: readonly T[],
-  columns: readonly Column<T>[],
+  columns: readonly Sortable<T>[],
   current: string,
 ): readonly T[] {
   const column = columns.find((each) => each.sorts === undefined && sortsOf(each, true).includes(current));

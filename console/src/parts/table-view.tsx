@@ -1,7 +1,7 @@
 import { isShown, showColumn } from '../lib/chosen-columns';
 import { density } from '../lib/preferences';
 import { Menu } from './menu';
-import type { Column } from './sorting';
+import type { Column } from './table';
 
 /** The density of all tables, and the columns of one. The first column has the name, and stays. */
 export function TableView<T>({ of, columns }: { of: string; columns: readonly Column<T>[] }) {

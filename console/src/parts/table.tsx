@@ -1,8 +1,17 @@
+import type { ComponentChildren } from 'preact';
 import { isShown } from '../lib/chosen-columns';
 import { useUrlState } from '../lib/url-state';
-import { nextSort, sortRows, sortsOf, type Column } from './sorting';
+import { nextSort, sortRows, sortsOf, type Sortable } from './sorting';
 
-export type { Column } from './sorting';
+export interface Column<T> extends Sortable<T> {
+  cell: (row: T) => ComponentChildren;
+  /** Left out on narrow screens. */
+  isMinor?: boolean;
+  /** Takes the width that the others leave. Longer text is cut; its tooltip has it. */
+  isWide?: boolean;
+  /** Shown only when it is chosen. */
+  isExtra?: boolean;
+}
 
 interface Selection {
   selected: ReadonlySet<string>;
