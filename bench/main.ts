@@ -197,10 +197,11 @@ await new Command('bench')
   .addCommand(
     new Command('snapshots')
       .description(
-        'snapshots of a sandbox, and commits of its container by the Docker engine alone, in turns',
+        'snapshots and forks of a sandbox, and commits of its container by the Docker engine alone, in turns',
       )
       .option('--rounds <n>', 'number of rounds', count, 5)
       .option('--mib <n>', 'that the sandbox has written', count, 100)
+      .option('--copies <n>', 'of each fork, beside as many "docker run"; 0: none', count, 20)
       .option(
         '--cycles <n>',
         'replaces the times: as many creates, snapshots, starts from them and deletes, and the disk of the engine before and after',

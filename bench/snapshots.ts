@@ -5,12 +5,14 @@ import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
 import { captureOf } from './capture-of.js';
 import { serveOnDocker } from './docker-service.js';
+import { forks } from './forks.js';
 import { median } from './median.js';
 import { Client } from './neighbours/client.js';
 
 export interface SnapshotsOptions {
   rounds: number;
   mib: number;
+  copies: number;
   image: string;
   dockerSocket: string;
 }
@@ -18,9 +20,17 @@ export interface SnapshotsOptions {
 const TAG = 'sandkeep-bench-commit';
 
 /** Snapshots of a sandbox that has written files, beside commits of its container by the engine alone, in turns. */
-export async function snapshots({ rounds, mib, image, dockerSocket }: SnapshotsOptions): Promise<void> {
+export async function snapshots({
+  rounds,
+  mib,
+  copies,
+  image,
+  dockerSocket,
+}: SnapshotsOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const server = await serveOnDocker(dockerSocket, directory, ['--rate-limit', '1000000']);
+  const server = await serveOnDocker(dockerSocket, directory, [
+    ...['--rate-limit', '1000000', '--capacity-vcpus', '1000'],
+  ]);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const docker = new Docker({ socketPath: dockerSocket });
   const times: Record<'snapshot' | 'commit', number[]> = { snapshot: [], commit: [] };
@@ -56,6 +66,7 @@ export async function snapshots({ rounds, mib, image, dockerSocket }: SnapshotsO
     const rows = [row('snapshot, request to end', times.snapshot), row('docker commit', times.commit)];
     console.log(table([`${mib} MiB WRITTEN`, 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
     console.log(`\nsnapshot / commit: ${(ours / theirs).toFixed(2)}, by ${rounds} rounds`);
+    if (copies > 0) await forks(client, dockerSocket, { sandboxId: id, containerId: container!.Id }, { rounds, copies });
   } finally {
     await server.stop();
     rmSync(directory, { recursive: true, force: true });

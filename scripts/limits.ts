@@ -16,8 +16,9 @@ import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
 import { CAPTURES_AT_ONCE } from '../src/snapshots/capture-queue.js';
-import { MOST_UNFINISHED } from '../src/snapshots/create.js';
+import { MOST_COPIES } from '../src/snapshots/forks/schema.js';
 import { LONGEST_CAPTURE_MS } from '../src/snapshots/overdue.js';
+import { MOST_UNFINISHED, MOST_UNFINISHED_FORKS } from '../src/snapshots/source.js';
 import { BUILDS_AT_ONCE } from '../src/templates/build-queue.js';
 import { MOST_LOG_BYTES } from '../src/templates/build/log.js';
 import { MOST_ENTRIES } from '../src/templates/context/entries.js';
@@ -273,6 +274,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'snapshots of an organization that are being made, and those captured at once',
       value: `${number(MOST_UNFINISHED)}, ${number(CAPTURES_AT_ONCE.each)}`,
       beyond: `${answerText({ error: 'quota_exceeded' })}, and the captures wait`,
+    },
+    {
+      limit: 'copies of a sandbox in one fork, and forks of an organization that have not ended',
+      value: `${number(MOST_COPIES)}, ${number(MOST_UNFINISHED_FORKS)}`,
+      beyond: `${answerText({ error: 'invalid_request' })}, and ${answerText({ error: 'quota_exceeded' })}`,
     },
     {
       limit: 'time of a snapshot',

@@ -60,6 +60,8 @@ import { poolRoutes } from './sandboxes/pools/routes.js';
 import { terminalExamples } from './sandboxes/terminal/examples.js';
 import { terminalRoutes } from './sandboxes/terminal/routes.js';
 import { snapshotExamples } from './snapshots/examples.js';
+import { forkExamples } from './snapshots/forks/examples.js';
+import { forkRoutes } from './snapshots/forks/routes.js';
 import { snapshotRoutes } from './snapshots/routes.js';
 import { CreateSandboxRequest } from './spec/specification.js';
 import { templateExamples } from './templates/examples.js';
@@ -88,6 +90,7 @@ const EXAMPLES = {
   ...poolExamples,
   ...snapshotExamples,
   ...templateExamples,
+  ...forkExamples,
   ...execExamples,
   ...sandboxFileExamples,
   ...terminalExamples,
@@ -178,6 +181,7 @@ export async function buildApp(
     poolRoutes(api);
     snapshotRoutes(api);
     templateRoutes(api, ctx, steps);
+    forkRoutes(api);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, steps, ctx.log);

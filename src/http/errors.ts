@@ -137,6 +137,11 @@ export const CATALOGUE = {
     message: 'there is no such template',
     remedy: '`GET /v1/templates` lists the templates and their builds.',
   },
+  fork_operation_not_found: {
+    status: 404,
+    message: 'there is no such fork operation',
+    remedy: 'Check the id against `GET /v1/fork-operations`. One that failed is forgotten after 30 days.',
+  },
   volume_file_not_found: {
     status: 404,
     message: 'there is no such file or directory in the volume',

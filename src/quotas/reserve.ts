@@ -19,6 +19,8 @@ import {
 
 export interface Reservation {
   sandbox?: true;
+  /** So many sandboxes, and starts of them, of one kind. Default: 1. */
+  times?: number;
   /** One sandbox is started. `isCounted`: it replaces a running one, which is counted already. */
   start?: { ephemeral: boolean; at: Instant; isCounted?: boolean };
   /** Ports that a new sandbox publishes on the host. Default: 0. */
@@ -47,8 +49,8 @@ interface Demand {
  *
  * - The lock is exclusive close to a limit, so that concurrent requests see each other's counts.
  * - The lock is shared while there is room for one more reservation of every transaction that the database can run:
- *   their uncommitted counts fit in any case. A cap and ports take more than one unit, and the bytes of a snapshot are
- *   not known, so they never share.
+ *   their uncommitted counts fit in any case. A cap, ports and several sandboxes take more than one unit, and the bytes
+ *   of a snapshot are not known, so they never share.
  * - If the quotas were roomy lately, the shared lock is taken before the first read, which saves a second one.
  *
  * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.
@@ -63,7 +65,8 @@ export async function reserve(
   const { orgId } = caller;
   const demands = demandsOf(tx, orgId, wanted);
   const name = [orgId, ...demands.map(({ quota }) => quota)].join(' ');
-  const mayShare = wanted.cap === undefined && !wanted.ports && !wanted.snapshot;
+  const mayShare =
+    wanted.cap === undefined && !wanted.ports && !wanted.snapshot && (wanted.times ?? 1) === 1;
   const wereRoomy = mayShare && roomyQuotas.has(name);
 
   if (wereRoomy) await lockQuotas(tx, orgId, 'shared');
@@ -125,18 +128,18 @@ async function roomAfter(caller: Caller, demands: readonly Demand[], current: Qu
 function demandsOf(
   tx: Sql,
   orgId: string,
-  { sandbox, start, cap, snapshot, ports = 0 }: Reservation,
+  { sandbox, start, cap, snapshot, ports = 0, times = 1 }: Reservation,
 ): Demand[] {
   const list: Demand[] = [];
-  if (sandbox) list.push({ quota: 'max_sandboxes', more: 1, used: ({ existing }) => existing });
+  if (sandbox) list.push({ quota: 'max_sandboxes', more: times, used: ({ existing }) => existing });
   const needsSlot = start !== undefined && start.isCounted !== true;
   if (needsSlot && start.ephemeral) {
     const used = ({ ephemeral_running }: QuotaRow) => ephemeral_running;
-    list.push({ quota: 'max_concurrent_ephemeral_running', more: 1, used });
+    list.push({ quota: 'max_concurrent_ephemeral_running', more: times, used });
   }
   if (needsSlot && !start.ephemeral) {
     const used = ({ persistent_running }: QuotaRow) => persistent_running;
-    list.push({ quota: 'max_concurrent_persistent_running', more: 1, used });
+    list.push({ quota: 'max_concurrent_persistent_running', more: times, used });
   }
   if (ports > 0)
     list.push({ quota: 'max_published_ports', more: ports, used: () => countPublishedPorts(tx, orgId) });

@@ -12,6 +12,8 @@ import { lockSandbox } from '../sandboxes/queries.js';
 import { LeaseLostError, type Term } from '../workers/lease.js';
 import { completeSnapshot } from './complete.js';
 import { failSnapshot } from './fail.js';
+import { NO_COPIES } from './forks/end.js';
+import { copyIds, isFork } from './forks/queries.js';
 import { LONGEST_CAPTURE_MS, TIMED_OUT } from './overdue.js';
 import { overQuota } from './over-quota.js';
 import { CAPTURABLE, updateSnapshot, type SnapshotRow } from './queries.js';
@@ -124,6 +126,7 @@ export class CaptureQueue {
         message: `the engine failed ${row.attempts} times to capture the disk: ask the operator for the log of the service`,
       });
     }
+    if (isFork(row) && (await copyIds(tx, orgId, id)).length === 0) return fail(NO_COPIES);
     // It starts or stops: its disk changes.
     if (!CAPTURABLE.includes(sandbox.status)) return undefined;
     const begun = TRANSITIONS[row.status].begin;

@@ -10,6 +10,9 @@ import { lockSandbox } from '../sandboxes/queries.js';
 import { insertReading } from '../volumes/accrual-queries.js';
 import { VALID_INTERVALS } from '../volumes/sample.js';
 import { scheduleDeletion } from './delete.js';
+import { failSnapshot } from './fail.js';
+import { NO_COPIES, recordForked } from './forks/end.js';
+import { copyIds, isFork, type ForkRow } from './forks/queries.js';
 import { digestOf, manifestOf } from './manifest.js';
 import { overQuota } from './over-quota.js';
 import { updateSnapshot, type SnapshotRow } from './queries.js';
@@ -39,19 +42,11 @@ export async function completeSnapshot(
   const used = limit === null ? 0 : (await sumSnapshots(tx, orgId)).bytes;
   if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
   const at = ctx.now();
+  if (isFork(row)) return completeFork(ctx, tx, row, { bytes, contentDigest }, at);
   if (replaced) await scheduleDeletion(tx, replaced, row.actor, at, ctx.settings.volumePurgeAfterMs);
-  const digest = digestOf(manifestOf({ ...row, size_bytes: bytes, content_digest: contentDigest }));
-  const shared_bytes = Math.min(await sharedBytesOf(tx, row), bytes);
-  const made = {
-    size_bytes: bytes,
-    shared_bytes,
-    content_digest: contentDigest,
-    digest,
-    completed_at: at,
-    sampled_at: at,
-  };
+  const made = await madeOf(tx, row, { bytes, contentDigest }, at);
   await updateSnapshot(tx, row, { status: 'ready', ...made }, at);
-  await readSize(ctx, tx, { ...row, size_bytes: bytes, shared_bytes }, at);
+  await readSize(ctx, tx, { ...row, ...made }, at);
   if (row.template_id !== null) await announceTemplate(tx, row.template_id);
   await recordEvent(tx, {
     orgId,
@@ -66,10 +61,39 @@ export async function completeSnapshot(
       sandbox_name: row.sandbox_name,
       image: row.image,
       size_bytes: bytes,
-      digest,
+      digest: made.digest,
       replaced_snapshot_id: replaced?.id ?? null,
     },
   });
+}
+
+async function madeOf(
+  tx: EventSql,
+  row: SnapshotRow,
+  { bytes, contentDigest }: Captured,
+  at: Instant,
+) {
+  const content = { size_bytes: bytes, content_digest: contentDigest };
+  const digest = digestOf(manifestOf({ ...row, ...content }));
+  const shared_bytes = Math.min(await sharedBytesOf(tx, row), bytes);
+  return { ...content, shared_bytes, digest, completed_at: at, sampled_at: at };
+}
+
+/** No caller finds the disk of copies. It is kept, charged and counted as a purged snapshot that sandboxes need. */
+async function completeFork(
+  ctx: Context,
+  tx: EventSql,
+  row: ForkRow,
+  captured: Captured,
+  at: Instant,
+): Promise<void> {
+  if ((await copyIds(tx, row.org_id, row.id)).length === 0) {
+    return failSnapshot(tx, row, NO_COPIES, RECONCILER, at);
+  }
+  const made = await madeOf(tx, row, captured, at);
+  await updateSnapshot(tx, row, { status: 'deleting', purge_at: at, removed_at: at, ...made }, at);
+  await readSize(ctx, tx, { ...row, ...made }, at);
+  await recordForked(tx, { ...row, ...made }, at);
 }
 
 /** Opens the next interval of usage. */

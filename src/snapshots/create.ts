@@ -10,16 +10,14 @@ import { newId } from '../lib/uuid.js';
 import { lockQuotas } from '../quotas/queries.js';
 import { reserve } from '../quotas/reserve.js';
 import { withKeyLabels } from '../sandboxes/admission/key-labels.js';
-import { lockSandbox, type LockedSandbox } from '../sandboxes/queries.js';
+import { lockSandbox } from '../sandboxes/queries.js';
 import { NAME_RULE, SANDBOX_NAME } from '../spec/names.js';
-import type { RunSpec } from '../spec/run-spec.js';
 import { presentOperation } from './present.js';
-import { CAPTURABLE, countUnfinished, findSnapshot, getSource, insertSnapshot, readerOf } from './queries.js';
+import { findSnapshot, insertSnapshot, readerOf } from './queries.js';
 import type { CreateSnapshotRequest, SnapshotOperation } from './schema.js';
+import { refuseUnfinished, sourceOf } from './source.js';
 import { refuseWithoutSnapshots } from './supported.js';
 
-/** Each waits in the store for its turn. */
-export const MOST_UNFINISHED = 100;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
@@ -43,34 +41,26 @@ export async function createSnapshot(
       const requiredLabels = caller.access.labels;
       const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, requiredLabels });
       if (!sandbox) throw new ApiError('sandbox_not_found');
-      const { spec, source } = await sourceOf(ctx, tx, sandbox);
+      const source = await sourceOf(ctx, tx, sandbox, (message) => {
+        // No 409: clients read each one of this operation as a name that is taken.
+        throw new ApiError('invalid_request', message, { field: 'sandbox_id', status: sandbox.status });
+      });
       // Serializes the requests of the organization, also without limits.
       await lockQuotas(tx, orgId, 'exclusive');
       await reserve(ctx, tx, caller, { snapshot: true });
       const replacedId = await findReplaced(tx, caller, name, force);
-      const unfinished = await countUnfinished(tx, orgId);
-      if (unfinished >= MOST_UNFINISHED) {
-        throw new ApiError(
-          'quota_exceeded',
-          `${unfinished} snapshots of the organization are being made: wait for some of them`,
-          { limit: MOST_UNFINISHED, used: unfinished },
-        );
-      }
+      await refuseUnfinished(tx, orgId, 'snapshot');
       const at = ctx.now();
       const row = await insertSnapshot(tx, {
-        org_id: orgId,
+        ...source.columns,
         id,
+        purpose: 'snapshot',
+        fork_count: null,
         name,
         labels,
         replaces: force,
         replaced_id: replacedId,
         record_integrity,
-        sandbox_id: sandbox.id,
-        sandbox_name: sandbox.name,
-        image: spec.image,
-        image_digest: sandbox.image_digest,
-        ...source,
-        runtime: ctx.runtime.name,
         actor,
         template_id: templateId,
         created_at: at,
@@ -113,33 +103,6 @@ function checkRequest({ name, dest_dir }: CreateSnapshotRequest, labels: Record<
   }
   const badLabel = checkLabels(labels);
   if (badLabel) throw new ApiError('invalid_request', badLabel.message, { field: `labels.${badLabel.key}` });
-}
-
-/** The status is no 409: clients read each 409 of this operation as a name that is taken. */
-async function sourceOf(
-  ctx: Context,
-  tx: Sql,
-  { org_id, id, status, runtime, run_spec, started_at }: LockedSandbox,
-): Promise<{
-  spec: RunSpec;
-  source: { worker_id: string; parent_id: string | null; parent_digest: string | null };
-}> {
-  const refuse = (message: string): never => {
-    throw new ApiError('invalid_request', message, { field: 'sandbox_id', status });
-  };
-  if (!run_spec) return refuse('the sandbox was imported, so there is no disk of it here');
-  if (runtime !== ctx.runtime.name) {
-    return refuse(
-      `the sandbox belongs to the ${runtime} runtime, and this service runs the ${ctx.runtime.name} one`,
-    );
-  }
-  const source = await getSource(tx, org_id, id);
-  if (!CAPTURABLE.includes(status) || started_at === null || !source || source.worker_id === null) {
-    return refuse(
-      `a sandbox that is ${status} cannot be captured: it must be running, or stopped after a run`,
-    );
-  }
-  return { spec: run_spec, source: { ...source, worker_id: source.worker_id } };
 }
 
 /** The ready snapshot with the name. A key that is narrowed to labels replaces none that it does not see. */

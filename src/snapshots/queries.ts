@@ -4,9 +4,15 @@ import type { Instant } from '../lib/instant.js';
 import type { SandboxStatus } from '../spec/statuses.js';
 import type { SnapshotStatus } from './state.js';
 
+/** `fork`: the shared disk of copies of a sandbox. Callers see the operation, and not the snapshot. */
+type SnapshotPurpose = 'snapshot' | 'fork';
+
 export interface SnapshotRow {
   org_id: string;
   id: string;
+  purpose: SnapshotPurpose;
+  /** The copies that were asked for. Null: it is no fork. */
+  fork_count: number | null;
   name: string;
   labels: Record<string, string>;
   status: SnapshotStatus;
@@ -49,9 +55,9 @@ export type CompleteSnapshot = SnapshotRow & {
   completed_at: Instant;
 };
 
-export const COLUMNS = `org_id, id, name, labels, status, replaces, replaced_id, record_integrity, sandbox_id, sandbox_name,
-  image, image_digest, parent_id, parent_digest, runtime, worker_id, actor, template_id, attempts, size_bytes, shared_bytes, digest,
-  content_digest, error_code, error_message, created_at, updated_at, completed_at, purge_at`;
+export const COLUMNS = `org_id, id, purpose, fork_count, name, labels, status, replaces, replaced_id, record_integrity, sandbox_id,
+  sandbox_name, image, image_digest, parent_id, parent_digest, runtime, worker_id, actor, template_id, attempts, size_bytes,
+  shared_bytes, digest, content_digest, error_code, error_message, created_at, updated_at, completed_at, purge_at`;
 
 type Row = SnapshotRow & Record<string, unknown>;
 
@@ -79,7 +85,8 @@ function keyed(key: SnapshotKey): { condition: string; value: string } {
   return { condition: `name = $3::text and status = 'ready'`, value: key.name };
 }
 
-const SEEN = 'org_id = $1 and labels @> $2::jsonb and removed_at is null and template_id is null';
+const SEEN =
+  "org_id = $1 and labels @> $2::jsonb and removed_at is null and purpose = 'snapshot' and template_id is null";
 
 export async function findSnapshot(
   sql: Sql,
@@ -148,8 +155,9 @@ export type NewSnapshot = Omit<
 export async function insertSnapshot(sql: Sql, snapshot: NewSnapshot): Promise<SnapshotRow> {
   const { rows } = await sql.query<Row>(
     `insert into snapshots (org_id, id, name, labels, status, replaces, record_integrity, sandbox_id, sandbox_name, image,
-       image_digest, parent_id, parent_digest, runtime, worker_id, actor, created_at, updated_at, replaced_id, template_id)
-     values ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, $17, $18)
+       image_digest, parent_id, parent_digest, runtime, worker_id, actor, created_at, updated_at, replaced_id, template_id,
+       purpose, fork_count)
+     values ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16, $17, $18, $19, $20)
      returning ${COLUMNS}`,
     [
       snapshot.org_id,
@@ -170,6 +178,8 @@ export async function insertSnapshot(sql: Sql, snapshot: NewSnapshot): Promise<S
       snapshot.created_at,
       snapshot.replaced_id,
       snapshot.template_id,
+      snapshot.purpose,
+      snapshot.fork_count,
     ],
   );
   return rows[0]!;
@@ -256,11 +266,12 @@ export async function listCandidates(
 /** The statuses of sandboxes whose disk does not change for another reason. */
 export const CAPTURABLE: readonly SandboxStatus[] = ['running', 'stopped', 'failed'];
 
-/** Those that wait for their capture, or are captured. */
-export async function countUnfinished(sql: Sql, orgId: string): Promise<number> {
-  const { rows } = await sql.query<{ count: number }>(
-    `select count(*)::int as count from snapshots where org_id = $1 and status in ('queued', 'in_progress')`,
+/** Those that wait for their capture, or are captured. `forks`: of these, the operations of forks. */
+export async function countUnfinished(sql: Sql, orgId: string): Promise<{ all: number; forks: number }> {
+  const { rows } = await sql.query<{ all: number; forks: number }>(
+    `select count(*)::int as all, count(*) filter (where purpose = 'fork')::int as forks
+     from snapshots where org_id = $1 and status in ('queued', 'in_progress')`,
     [orgId],
   );
-  return rows[0]!.count;
+  return rows[0]!;
 }

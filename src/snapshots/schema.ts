@@ -127,7 +127,7 @@ export type SnapshotResponse = Static<typeof SnapshotResponse>;
 
 export const PaginatedSnapshot = PageOf('PaginatedSnapshot', SnapshotResponse);
 
-const SnapshotError = Nullable(
+export const SnapshotError = Nullable(
   Named(
     'SnapshotError',
     {

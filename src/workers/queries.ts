@@ -140,6 +140,18 @@ export async function listWorkers(sql: Sql, runtime: string | null): Promise<Wor
   return rows;
 }
 
+/** Undefined: the worker is given up. */
+export async function getCapacity(
+  sql: Sql,
+  id: string,
+): Promise<Pick<WorkerRow, 'vcpus' | 'memory_mib' | 'disk_mib'> | undefined> {
+  const { rows } = await sql.query<Pick<WorkerRow, 'vcpus' | 'memory_mib' | 'disk_mib'>>(
+    'select vcpus, memory_mib, disk_mib from workers where id = $1',
+    [id],
+  );
+  return rows[0];
+}
+
 export async function liveWorkers(sql: Sql): Promise<string[]> {
   const { rows } = await sql.query<{ name: string }>(
     'select name from workers where expires_at > clock_timestamp() order by name',

@@ -136,6 +136,13 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     path: `/v1/snapshot-operations/${snapshotOf(victim).id}`,
     absent: ['snapshot_operation_not_found', 'there is no such operation on snapshots'],
   }),
+  fork_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/fork`, body: { count: 1 } }),
+  fork_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/fork`, body: { count: 1 } }),
+  list_fork_operations: () => ({ path: '/v1/fork-operations' }),
+  get_fork_operation: ({ fork }) => ({
+    path: `/v1/fork-operations/${fork?.id ?? UNKNOWN_ID}`,
+    absent: ['fork_operation_not_found', 'there is no such fork operation'],
+  }),
   list_volumes: () => ({ path: '/v1/volumes' }),
   create_volume: () => ({ path: '/v1/volumes', body: { name: 'intruder' } }),
   get_volume: ({ volume }) => ({ path: `/v1/volumes/${volume.id}` }),
@@ -265,6 +272,8 @@ export interface Fixture {
   snapshot?: { id: string; name: string };
   /** Undefined: the fixture is of a release without templates. */
   template?: { id: string };
+  /** Undefined: the fixture is of a release without forks. */
+  fork?: { id: string };
   volume: { id: string };
   event: { id: string };
   key: { id: string };
@@ -351,6 +360,15 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
       JSON.stringify({ env: [], user: '', workdir: '' }),
     ],
   );
+  const fork = { id: newId() };
+  await service.ctx.pool.query(
+    `insert into snapshots (org_id, id, purpose, fork_count, name, labels, status, replaces, record_integrity, sandbox_id,
+       sandbox_name, image, runtime, worker_id, actor, size_bytes, digest, content_digest, created_at, updated_at,
+       completed_at, purge_at, removed_at)
+     values ($1, $2, 'fork', 1, 'victim', '{}', 'deleting', false, false, $3, 'victim', 'victim', 'simulated',
+       gen_random_uuid(), $4, 7, 'sha256:00', 'sha256:00', now(), now(), now(), now(), now())`,
+    [client.org.id, fork.id, sandbox.id, JSON.stringify(operator('victim'))],
+  );
   const event = (await succeed(client.get('/v1/events'))).data[0];
   return {
     client,
@@ -358,6 +376,7 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     preview,
     snapshot: made,
     template,
+    fork,
     volume,
     event,
     credential,

@@ -15,6 +15,15 @@ export async function ended(client: Client, id: string): Promise<Operation> {
   );
 }
 
+/** Waits until an operation that forks a sandbox has ended. */
+export async function forked(client: Client, id: string): Promise<Operation> {
+  return until(
+    async () => (await client.get(`/v1/fork-operations/${id}`)).body,
+    ({ status }) => status === 'succeeded' || status === 'failed',
+    60_000,
+  );
+}
+
 /** Makes a snapshot, and returns its operation when it has ended. */
 export async function capture(
   client: Client,

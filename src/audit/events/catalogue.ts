@@ -2,6 +2,7 @@ import { Type, type Static } from 'typebox';
 import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js';
 import { STATUSES, StopReason } from '../../spec/statuses.js';
 import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
+import { FORK_EVENTS } from './fork-events.js';
 import { POOL_EVENTS } from './pool-events.js';
 import { SNAPSHOT_EVENTS } from './snapshot-events.js';
 import { TEMPLATE_EVENTS } from './template-events.js';
@@ -159,6 +160,7 @@ export const CATALOGUE = {
       source: Type.Optional(Words(['warm', 'cold'])),
       pool: Type.Optional(text),
       disk_snapshot_id: Type.Optional(Uuid),
+      forked_from: Type.Optional(Uuid),
       run_id: Type.Optional(Uuid),
       started_at: Type.Optional(DateTime),
     },
@@ -252,7 +254,7 @@ export const CATALOGUE = {
   sandbox_removed: event(
     'sandbox',
     SYSTEM,
-    'The service removed a sandbox: an ephemeral one after its end, or with the reason `pool` one that no create had taken. Its status becomes null.',
+    'The service removed a sandbox: an ephemeral one after its end, with the reason `pool` one that no create had taken, or with `fork_failed` one whose disk could not be captured. Its status becomes null.',
     {
       ...run,
       slug: text,
@@ -312,6 +314,7 @@ export const CATALOGUE = {
   ...POOL_EVENTS,
   ...SNAPSHOT_EVENTS,
   ...TEMPLATE_EVENTS,
+  ...FORK_EVENTS,
 
   network_destination_used: event(
     'network',

@@ -9,7 +9,7 @@ import type { CreateSandboxRequest } from '../../spec/specification.js';
 export async function volumesOf(
   tx: Sql,
   orgId: string,
-  { mounts = [] }: CreateSandboxRequest,
+  { mounts = [] }: Pick<CreateSandboxRequest, 'mounts'>,
   runtime: Runtime,
 ): Promise<MountVolumes> {
   const isOfHost = mounts.some(({ type }) => type === 'bind' || type === 'disk_image');

@@ -37,9 +37,9 @@ export async function destroySandbox(
 
 /**
  * `replaced`: a create took the name of a sandbox that had failed before it ever ran. `pool`: no create had taken it
- * from its pool.
+ * from its pool. `fork_failed`: its disk could not be captured.
  */
-type RemovalReason = 'requested' | 'replaced' | 'ephemeral_ended' | 'pool';
+type RemovalReason = 'requested' | 'replaced' | 'ephemeral_ended' | 'pool' | 'fork_failed';
 
 export async function removeSandbox(
   target: EventTarget,
@@ -50,7 +50,7 @@ export async function removeSandbox(
 ): Promise<void> {
   await recordEvent(target, {
     orgId,
-    type: reason === 'ephemeral_ended' || reason === 'pool' ? 'sandbox_removed' : 'sandbox_destroyed',
+    type: reason === 'requested' || reason === 'replaced' ? 'sandbox_destroyed' : 'sandbox_removed',
     actor,
     resourceId: id,
     at,

@@ -23,6 +23,10 @@ export const STARTING = "own.status || '' = 'starting'";
 
 const WAITS = 'worker_id is null and started_at is null and end_reason is null';
 
+/** The disk of a fork is captured after its admission. */
+const HAS_DISK = `(own.disk_snapshot_id is null or not exists (
+      select from snapshots p where p.id = own.disk_snapshot_id and p.status in ('queued', 'in_progress')))`;
+
 /**
  * The sandbox `s` of runtime $1 that the run `r` is to start. The conditions are in the subquery, so that `for update
  * of s` locks no other sandbox.
@@ -30,7 +34,7 @@ const WAITS = 'worker_id is null and started_at is null and end_reason is null';
 const startingSandbox = (own: string) => `cross join lateral (
     select * from sandboxes own
     where own.org_id = r.org_id and own.id = r.sandbox_id and own.run_id = r.id
-      and ${STARTING} and own.removed_at is null and own.runtime = $1 ${own}
+      and ${STARTING} and own.removed_at is null and own.runtime = $1 and ${HAS_DISK} ${own}
     ${SEPARATE}
   ) s`;
 

@@ -13,11 +13,12 @@ import type { CreateSandboxRequest } from '../../spec/specification.js';
 import { holderOf, takenHostPorts } from './queries.js';
 
 type Allowed = Pick<Settings, 'publishedPorts' | 'publishedAddresses'>;
+type WithPorts = Pick<CreateSandboxRequest, 'network'>;
 
 /** Refuses ports and addresses of the host that the operator does not give to sandboxes. */
 export function checkPublished(
   { publishedPorts, publishedAddresses }: Allowed,
-  { network }: CreateSandboxRequest,
+  { network }: WithPorts,
 ): void {
   const ranges = publishedPorts.map((text) => portRange(text)!);
   for (const [index, asked] of (network?.ports ?? []).entries()) {
@@ -50,7 +51,7 @@ export async function takePorts(
   { publishedPorts }: Allowed,
   tx: Sql,
   caller: Caller,
-  { network }: CreateSandboxRequest,
+  { network }: WithPorts,
 ): Promise<PublishedPort[]> {
   const wanted = (network?.ports ?? []).map(withDefaults);
   if (wanted.length === 0) return [];

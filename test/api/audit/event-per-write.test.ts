@@ -198,6 +198,14 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
       return client.delete(`/v1/templates/${made['template']}`);
     },
   ],
+  fork_sandbox: [
+    'sandbox_fork_requested',
+    () => client.post(`/v1/sandboxes/${made['sandbox']}/fork`, { count: 1, start: false }),
+  ],
+  fork_by_name: [
+    'sandbox_fork_requested',
+    () => client.post('/v1/sandboxes/by-name/five/fork', { count: 1, start: false }),
+  ],
   create_registry_credential: [
     'registry_credential_created',
     () => {

@@ -33,6 +33,7 @@ const NARROWED_BY_THEMSELVES = new Set([
   'list_snapshot_operations',
   'create_template',
   'list_templates',
+  'list_fork_operations',
 ]);
 
 /** Routes without authentication, beside the files of the API reference. */
@@ -236,7 +237,8 @@ describe.each(ROUTES.map((route) => [`${route.method} ${route.pattern}`, route] 
           return expect([answer.status, answer.body.error.code]).toEqual([403, 'label_not_allowed']);
         }
         const narrowable = scope.startsWith('sandboxes:');
-        if (narrowable) expect(pattern).toMatch(/\{(sandbox_id|name)\}|^\/v1\/(snapshot|templates)/);
+        if (narrowable)
+          expect(pattern).toMatch(/\{(sandbox_id|name)\}|^\/v1\/(snapshot|templates|fork-operations)/);
         expect([answer.status, answer.body.error.code]).toEqual(
           narrowable ? [404, absent] : [403, 'insufficient_scope'],
         );

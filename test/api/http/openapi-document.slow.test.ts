@@ -1,4 +1,4 @@
-import { ended } from '../../support/snapshots.js';
+import { ended, forked } from '../../support/snapshots.js';
 import { endedBuild } from '../../support/templates.js';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
@@ -296,6 +296,7 @@ function checkExamples(
         if (id === 'stop_sandbox') await untilStatus(client, answer.body.id as string, 'stopped');
         if (id === 'create_snapshot') await ended(client, answer.body.id as string);
         if (id === 'create_template') await endedBuild(client, answer.body.id as string);
+        if (id === 'fork_sandbox') await forked(client, answer.body.id as string);
       }
       const { address, answer, example } = await send(entry);
       if (answer.body === undefined) return;
@@ -318,6 +319,7 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (operationId === 'restore_snapshot') return ['create_sandbox', 'create_snapshot', 'delete_snapshot'];
   if (path.startsWith('/v1/snapshot')) return ['create_sandbox', 'create_snapshot'];
   if (path.startsWith('/v1/templates') && operationId !== 'create_template') return ['create_template'];
+  if (path.startsWith('/v1/fork-operations')) return ['create_sandbox', 'fork_sandbox'];
   if (path.includes('{delivery_id}')) return ['create_webhook', 'test_webhook'];
   if (path.startsWith('/v1/volumes/{id}/files')) return ['create_volume', 'write_volume_file'];
   if (path.startsWith('/v1/volumes/{id}')) return ['create_volume'];

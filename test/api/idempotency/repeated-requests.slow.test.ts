@@ -113,7 +113,14 @@ const PREVIEW_WRITES = ['create_sandbox_preview', 'revoke_sandbox_preview'];
 const SECRET_WRITES = ['modify_sandbox'];
 
 /** `snapshots/repeated-requests.test.ts` covers these: a snapshot needs a sandbox that has run. */
-const SNAPSHOT_WRITES = ['create_snapshot', 'delete_snapshot', 'delete_snapshot_by_name', 'restore_snapshot'];
+const SNAPSHOT_WRITES = [
+  'create_snapshot',
+  'delete_snapshot',
+  'delete_snapshot_by_name',
+  'restore_snapshot',
+  'fork_sandbox',
+  'fork_by_name',
+];
 
 /** `templates/templates.test.ts` covers these: the body of a build is no JSON. */
 const TEMPLATE_WRITES = ['create_template', 'delete_template'];

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../../support/client.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
-import { capture, ended } from '../../support/snapshots.js';
+import { capture, ended, forked } from '../../support/snapshots.js';
 
 let service: TestService;
 let client: Client;
@@ -29,6 +29,16 @@ const WRITES: Record<string, (id: string, name: string) => { method: string; pat
     delete_snapshot: (id) => ({ method: 'DELETE', path: `/v1/snapshots/${id}` }),
     delete_snapshot_by_name: (_, name) => ({ method: 'DELETE', path: `/v1/snapshots/by-name/${name}` }),
     restore_snapshot: (id) => ({ method: 'POST', path: `/v1/snapshots/${id}/restore` }),
+    fork_sandbox: () => ({
+      method: 'POST',
+      path: `/v1/sandboxes/${source}/fork`,
+      body: { count: 2, start: false },
+    }),
+    fork_by_name: () => ({
+      method: 'POST',
+      path: '/v1/sandboxes/by-name/source/fork',
+      body: { count: 2, start: false },
+    }),
   };
 
 async function eventCount(): Promise<number> {
@@ -47,6 +57,10 @@ test.each(Object.keys(WRITES))('%s with a key is executed once', async (operatio
   // The worker's events of the capture are there.
   if (operation === 'create_snapshot')
     expect(await ended(client, first.body.id)).toMatchObject({ error: null });
+  if (operation.startsWith('fork')) {
+    const { error, sandboxes } = await forked(client, first.body.id);
+    expect([error, sandboxes.length]).toEqual([null, 2]);
+  }
   const after = await eventCount();
   expect(after).toBeGreaterThan(before);
   for (let again = 0; again < 3; again += 1) {

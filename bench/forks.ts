@@ -1,0 +1,115 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+import { table } from '../src/cli/table.js';
+import { sleep } from '../src/lib/sleep.js';
+import { median } from './median.js';
+import type { Client } from './neighbours/client.js';
+import { checkOutput, WORD } from './start/side.js';
+
+const run = promisify(execFile);
+const SETTLE_MS = 200;
+
+interface Source {
+  sandboxId: string;
+  containerId: string;
+}
+
+interface Times {
+  /** Of the first copy. */
+  first: number[];
+  /** Of all copies. */
+  all: number[];
+}
+
+/**
+ * From the request to the first output of a command in each of `copies` copies: a fork beside `docker commit` and as
+ * many `docker run`, in turns.
+ */
+export async function forks(
+  client: Client,
+  socket: string,
+  source: Source,
+  { rounds, copies }: { rounds: number; copies: number },
+): Promise<void> {
+  const fork: Times = { first: [], all: [] };
+  const commit: Times = { first: [], all: [] };
+  for (let round = 0; round < rounds; round += 1) {
+    await forkOnce(client, source, copies, fork);
+    await commitOnce(socket, source, copies, commit);
+  }
+  const row = (name: string, { first, all }: Times) => [name, ...[first, all].map((ms) => median(ms).toFixed(0))];
+  const rows = [row('fork', fork), row('docker commit and run', commit)];
+  console.log(`\n${table([`${copies} COPIES TO FIRST OUTPUT`, 'FIRST, P50 ms', 'ALL, P50 ms'], rows)}`);
+  const ratio = (median(fork.all) / median(commit.all)).toFixed(2);
+  console.log(`\nfork / docker commit and run: ${ratio}, by ${rounds} rounds`);
+}
+
+/** Notes when the first and the last one of `starts` has printed. */
+async function timed(times: Times, begun: number, starts: Promise<void>[]): Promise<void> {
+  let isFirst = true;
+  const noted = starts.map(async (start) => {
+    await start;
+    if (isFirst) times.first.push(performance.now() - begun);
+    isFirst = false;
+  });
+  await Promise.all(noted);
+  times.all.push(performance.now() - begun);
+}
+
+async function forkOnce(client: Client, { sandboxId }: Source, count: number, times: Times): Promise<void> {
+  const kept = async () => (await client.json<{ snapshots: number }>('GET', '/v1/quotas')).snapshots;
+  const before = await kept();
+  const begun = performance.now();
+  const { sandboxes } = await client.json<{ sandboxes: { id: string }[] }>(
+    'POST',
+    `/v1/sandboxes/${sandboxId}/fork`,
+    { count },
+  );
+  const output = async (id: string) => {
+    // It joins the start in flight.
+    await client.json('POST', `/v1/sandboxes/${id}/start?wait_for=running&wait_timeout=120`);
+    const { stdout } = await client.json<{ stdout: string }>('POST', `/v1/sandboxes/${id}/exec`, {
+      cmd: 'echo',
+      args: [WORD],
+    });
+    checkOutput(stdout);
+  };
+  await timed(
+    times,
+    begun,
+    sandboxes.map(async ({ id }) => output(id)),
+  );
+  for (const { id } of sandboxes) await client.json('DELETE', `/v1/sandboxes/${id}`);
+  // Removals would slow the other side down.
+  while ((await kept()) > before) await sleep(SETTLE_MS);
+}
+
+const TAG = 'sandkeep-bench-commit:forks';
+
+async function commitOnce(
+  socket: string,
+  { containerId }: Source,
+  count: number,
+  times: Times,
+): Promise<void> {
+  const docker = async (...args: string[]) =>
+    (await run('docker', ['-H', `unix://${socket}`, ...args])).stdout;
+  const names = Array.from({ length: count }, (_, index) => `sandkeep-bench-fork-${index}`);
+  const limits = ['--init', '--memory', '256m', '--cpus', '1', '--pull', 'never'];
+  const begun = performance.now();
+  await docker('commit', containerId, TAG);
+  const output = async (name: string) => {
+    await docker('run', '-d', '--name', name, ...limits, '--entrypoint', 'sleep', TAG, '600');
+    checkOutput(await docker('exec', name, 'echo', WORD));
+  };
+  try {
+    await timed(
+      times,
+      begun,
+      names.map(async (name) => output(name)),
+    );
+  } finally {
+    await docker('rm', '-f', ...names);
+    await docker('rmi', TAG);
+  }
+}
