@@ -8,6 +8,13 @@ import { checkOutput, WORD } from './start/side.js';
 
 const run = promisify(execFile);
 const SETTLE_MS = 200;
+const POLL_MS = 20;
+
+interface Operation {
+  id: string;
+  status: string;
+  sandboxes: { id: string; status: string }[];
+}
 
 interface Source {
   sandboxId: string;
@@ -60,25 +67,29 @@ async function forkOnce(client: Client, { sandboxId }: Source, count: number, ti
   const kept = async () => (await client.json<{ snapshots: number }>('GET', '/v1/quotas')).snapshots;
   const before = await kept();
   const begun = performance.now();
-  const { sandboxes } = await client.json<{ sandboxes: { id: string }[] }>(
-    'POST',
-    `/v1/sandboxes/${sandboxId}/fork`,
-    { count },
-  );
+  const { id: forkId, sandboxes } = await client.json<Operation>('POST', `/v1/sandboxes/${sandboxId}/fork`, {
+    count,
+  });
   const output = async (id: string) => {
-    // It joins the start in flight.
-    await client.json('POST', `/v1/sandboxes/${id}/start?wait_for=running&wait_timeout=120`);
     const { stdout } = await client.json<{ stdout: string }>('POST', `/v1/sandboxes/${id}/exec`, {
       cmd: 'echo',
       args: [WORD],
     });
     checkOutput(stdout);
   };
-  await timed(
-    times,
-    begun,
-    sandboxes.map(async ({ id }) => output(id)),
-  );
+  const begins = new Map<string, () => void>();
+  const outputs = sandboxes.map(async ({ id }) => {
+    await new Promise<void>((resolve) => begins.set(id, resolve));
+    return output(id);
+  });
+  const all = timed(times, begun, outputs);
+  for (let left = count; left > 0; await sleep(POLL_MS)) {
+    const { status, sandboxes: copies } = await client.json<Operation>('GET', `/v1/fork-operations/${forkId}`);
+    if (status === 'failed') throw new Error('the fork has failed');
+    for (const { id, status: state } of copies) if (state === 'running') begins.get(id)!();
+    left = copies.filter(({ status: state }) => state !== 'running').length;
+  }
+  await all;
   for (const { id } of sandboxes) await client.json('DELETE', `/v1/sandboxes/${id}`);
   // Removals would slow the other side down.
   while ((await kept()) > before) await sleep(SETTLE_MS);

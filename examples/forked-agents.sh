@@ -73,12 +73,13 @@ say "Fork: $copies copies"
 begun=$(date +%s%N)
 fork=$(api POST '/v1/sandboxes/by-name/prepared/fork' -d '{"count": '"$copies"', "name_prefix": "agent", "labels": {"task": "demo"}}')
 ids=$(field '.sandboxes.map(({id})=>id).join(" ")' <<<"$fork")
-for id in $ids; do
-  status=$(api POST "/v1/sandboxes/$id/start?wait_for=running&wait_timeout=60" -d '{}' | field .status)
-  [ "$status" = running ] || die "the copy $id is $status"
+for _ in $(seq 600); do
+  operation=$(api GET "/v1/fork-operations/$(field .id <<<"$fork")")
+  [ "$(field .status <<<"$operation")" = failed ] && die "the fork has failed: $operation"
+  [ "$(field '.sandboxes.every(({status})=>status==="running")' <<<"$operation")" = true ] && break
+  sleep 0.1
 done
 echo "all run after $((($(date +%s%N) - begun) / 1000000)) ms"
-operation=$(api GET "/v1/fork-operations/$(field .id <<<"$fork")")
 [ "$(field .status <<<"$operation")" = succeeded ] || die "the fork has not succeeded: $operation"
 echo "they share one disk of $(($(field .size_bytes <<<"$operation") / 1048576)) MiB"
 

@@ -16,3 +16,10 @@ drop index snapshots_replacement;
 create unique index snapshots_replacement on snapshots (org_id, name)
   where removed_at is null and purpose = 'snapshot' and status in ('queued', 'in_progress') and replaces;
 create index snapshots_forks on snapshots (org_id, created_at desc, id desc) where purpose = 'fork';
+
+-- The size of a worker. The role of requests sees no worker, and learns no more of one.
+create function worker_capacity(worker uuid, out vcpus integer, out memory_mib integer, out disk_mib integer)
+language sql stable security definer set search_path = pg_catalog
+as $$
+  select w.vcpus, w.memory_mib, w.disk_mib from public.workers w where w.id = worker
+$$;

@@ -140,16 +140,16 @@ export async function listWorkers(sql: Sql, runtime: string | null): Promise<Wor
   return rows;
 }
 
-/** Undefined: the worker is given up. */
-export async function getCapacity(
-  sql: Sql,
-  id: string,
-): Promise<Pick<WorkerRow, 'vcpus' | 'memory_mib' | 'disk_mib'> | undefined> {
-  const { rows } = await sql.query<Pick<WorkerRow, 'vcpus' | 'memory_mib' | 'disk_mib'>>(
-    'select vcpus, memory_mib, disk_mib from workers where id = $1',
+type Size = Pick<WorkerRow, 'vcpus' | 'memory_mib' | 'disk_mib'>;
+
+/** Also for requests, which see no worker. Undefined: the worker is given up. */
+export async function getCapacity(sql: Sql, id: string): Promise<Size | undefined> {
+  const { rows } = await sql.query<{ [Part in keyof Size]: Size[Part] | null }>(
+    'select vcpus, memory_mib, disk_mib from worker_capacity($1)',
     [id],
   );
-  return rows[0];
+  const { vcpus, memory_mib, disk_mib } = rows[0]!;
+  return vcpus === null || memory_mib === null ? undefined : { vcpus, memory_mib, disk_mib };
 }
 
 export async function liveWorkers(sql: Sql): Promise<string[]> {

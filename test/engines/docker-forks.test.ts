@@ -32,15 +32,15 @@ describeDocker('forks of containers', () => {
     expect(body.status, text).toBe('queued');
     const operation = await forked(inside.client, body.id);
     expect([operation['status'], operation['error']]).toEqual(['succeeded', null]);
-    const ids: string[] = operation['sandboxes'].map((one: { id: string }) => one.id);
-    for (const one of ids) {
-      const { body: started, text: answer } = await inside.client.post(
-        `/v1/sandboxes/${one}/start`,
-        undefined,
-        { wait_for: 'running' },
-      );
-      expect(started.status, answer).toBe('running');
-    }
+    const sandboxes = await until(
+      async () => (await inside.client.get(`/v1/fork-operations/${body.id}`)).body.sandboxes,
+      (found) => found.every(({ status }: { status: string }) => status !== 'starting'),
+      60_000,
+    );
+    expect(sandboxes.map(({ status }: { status: string }) => status)).toEqual(
+      sandboxes.map(() => 'running'),
+    );
+    const ids: string[] = sandboxes.map((one: { id: string }) => one.id);
     return { id: operation['id'] as string, ids, size: operation['size_bytes'] as number };
   };
   /** The images of the service that come from containers, by their names. */

@@ -235,7 +235,7 @@ test.each(['before', 'after'] as const)(
     await first.stopWorker();
     expect((await owner.get(`/v1/sandboxes/${body.sandboxes[0].id}`)).body.status).toBe('starting');
     const second = await startForTest({ beside: first, sameEngine: true, settings: { stopGraceMs: 0 } });
-    expect((await forked(owner, body.id))['status']).toBe('succeeded');
+    expect(await forked(owner, body.id)).toMatchObject({ status: 'succeeded', error: null });
     await until(
       async () => (await owner.get(`/v1/fork-operations/${body.id}`)).body.sandboxes,
       (sandboxes) => sandboxes.length === 3 && sandboxes.every(({ status }: any) => status === 'running'),

@@ -50,7 +50,7 @@ describe('copies of a sandbox', () => {
       labels: { team: 'ml', role: 'source' },
       runtime: { cmd: ['sleep', '600'], hostname: 'own-host' },
       env: [{ key: 'PLAIN', value: 'kept' }],
-      patches: [{ type: 'text', path: '/etc/app.conf', content: 'x' }],
+      patches: [{ type: 'text', path: '/etc/app.conf', content: 'x', replace: true }],
       lifecycle: { idle_timeout_secs: 600 },
     });
   });
