@@ -22,9 +22,9 @@ interface Source {
 }
 
 interface Times {
-  /** Of the first copy. */
+  /** The first copy has printed. */
   first: number[];
-  /** Of all copies. */
+  /** All copies have printed. */
   all: number[];
 }
 
@@ -44,7 +44,10 @@ export async function forks(
     await forkOnce(client, source, copies, fork);
     await commitOnce(socket, source, copies, commit);
   }
-  const row = (name: string, { first, all }: Times) => [name, ...[first, all].map((ms) => median(ms).toFixed(0))];
+  const row = (name: string, { first, all }: Times) => [
+    name,
+    ...[first, all].map((ms) => median(ms).toFixed(0)),
+  ];
   const rows = [row('fork', fork), row('docker commit and run', commit)];
   console.log(`\n${table([`${copies} COPIES TO FIRST OUTPUT`, 'FIRST, P50 ms', 'ALL, P50 ms'], rows)}`);
   const ratio = (median(fork.all) / median(commit.all)).toFixed(2);
@@ -84,7 +87,10 @@ async function forkOnce(client: Client, { sandboxId }: Source, count: number, ti
   });
   const all = timed(times, begun, outputs);
   for (let left = count; left > 0; await sleep(POLL_MS)) {
-    const { status, sandboxes: copies } = await client.json<Operation>('GET', `/v1/fork-operations/${forkId}`);
+    const { status, sandboxes: copies } = await client.json<Operation>(
+      'GET',
+      `/v1/fork-operations/${forkId}`,
+    );
     if (status === 'failed') throw new Error('the fork has failed');
     for (const { id, status: state } of copies) if (state === 'running') begins.get(id)!();
     left = copies.filter(({ status: state }) => state !== 'running').length;

@@ -29,7 +29,10 @@ export async function snapshots({
 }: SnapshotsOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
   const server = await serveOnDocker(dockerSocket, directory, [
-    ...['--rate-limit', '1000000', '--capacity-vcpus', '1000'],
+    '--rate-limit',
+    '1000000',
+    '--capacity-vcpus',
+    '1000',
   ]);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const docker = new Docker({ socketPath: dockerSocket });
@@ -66,7 +69,8 @@ export async function snapshots({
     const rows = [row('snapshot, request to end', times.snapshot), row('docker commit', times.commit)];
     console.log(table([`${mib} MiB WRITTEN`, 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
     console.log(`\nsnapshot / commit: ${(ours / theirs).toFixed(2)}, by ${rounds} rounds`);
-    if (copies > 0) await forks(client, dockerSocket, { sandboxId: id, containerId: container!.Id }, { rounds, copies });
+    if (copies > 0)
+      await forks(client, dockerSocket, { sandboxId: id, containerId: container!.Id }, { rounds, copies });
   } finally {
     await server.stop();
     rmSync(directory, { recursive: true, force: true });

@@ -65,8 +65,7 @@ export async function reserve(
   const { orgId } = caller;
   const demands = demandsOf(tx, orgId, wanted);
   const name = [orgId, ...demands.map(({ quota }) => quota)].join(' ');
-  const mayShare =
-    wanted.cap === undefined && !wanted.ports && !wanted.snapshot && (wanted.times ?? 1) === 1;
+  const mayShare = wanted.cap === undefined && !wanted.ports && !wanted.snapshot && (wanted.times ?? 1) === 1;
   const wereRoomy = mayShare && roomyQuotas.has(name);
 
   if (wereRoomy) await lockQuotas(tx, orgId, 'shared');

@@ -23,7 +23,7 @@ type SourceColumns = Pick<
   | 'worker_id'
 >;
 
-/** What a capture of a locked sandbox is of. `refuse` throws for a sandbox that cannot be captured. */
+/** Describes the source of a capture, which is locked. `refuse` throws for a sandbox that cannot be captured. */
 export async function sourceOf(
   ctx: Context,
   tx: Sql,

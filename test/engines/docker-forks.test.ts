@@ -37,9 +37,7 @@ describeDocker('forks of containers', () => {
       (found) => found.every(({ status }: { status: string }) => status !== 'starting'),
       60_000,
     );
-    expect(sandboxes.map(({ status }: { status: string }) => status)).toEqual(
-      sandboxes.map(() => 'running'),
-    );
+    expect(sandboxes.map(({ status }: { status: string }) => status)).toEqual(sandboxes.map(() => 'running'));
     const ids: string[] = sandboxes.map((one: { id: string }) => one.id);
     return { id: operation['id'] as string, ids, size: operation['size_bytes'] as number };
   };
@@ -129,6 +127,6 @@ describeDocker('forks of containers', () => {
   test('the images go with the last copies', async () => {
     const { body } = await inside.client.get('/v1/sandboxes', { limit: 100 });
     for (const { id } of body.data) await inside.client.delete(`/v1/sandboxes/${id}`);
-    await until(imagesOf, (names) => names.length === 0, 60_000);
+    expect(await until(imagesOf, (names) => names.length === 0, 60_000)).toEqual([]);
   });
 });

@@ -25,7 +25,7 @@ function source(): CreateSandboxRequest {
   } as unknown as CreateSandboxRequest;
 }
 
-/** What a caller would send to get such a copy by a create. */
+/** The request of a caller that gets such a copy by a create. */
 function equivalent({ inheritsSecrets }: { inheritsSecrets: boolean }): CreateSandboxRequest {
   const { patches: _, registry: __, ...request } = source();
   const { ports: ___, interface: ____, secrets, ...network } = request.network!;
@@ -36,7 +36,7 @@ function equivalent({ inheritsSecrets }: { inheritsSecrets: boolean }): CreateSa
     runtime: { ...request.runtime, hostname: null },
     env: inheritsSecrets ? env : env.filter(({ secret }) => secret !== true),
     network: { ...network, interface: { mtu: 1400 }, ...(inheritsSecrets ? { secrets } : {}) },
-  } as CreateSandboxRequest;
+  };
 }
 
 describe.each([true, false])('a copy that inherits secrets: %s', (inheritsSecrets) => {

@@ -254,7 +254,7 @@ export const CATALOGUE = {
   sandbox_removed: event(
     'sandbox',
     SYSTEM,
-    'The service removed a sandbox: an ephemeral one after its end, with the reason `pool` one that no create had taken, or with `fork_failed` one whose disk could not be captured. Its status becomes null.',
+    'The service removed a sandbox: an ephemeral one after its end, or with the reason `pool` one that no create had taken. `fork_failed`: its disk could not be captured. Its status becomes null.',
     {
       ...run,
       slug: text,

@@ -41,7 +41,7 @@ export function copiedSpecs(
   { forkId, labels, mounts, inheritsSecrets }: CopyOptions,
 ): Specs {
   const { registryAccess: _, ports: __, networkInterface, gated, ...rest } = runSpec;
-  const dropped = [...OF_IDENTITY, ...(inheritsSecrets ? [] : OF_SECRETS)];
+  const dropped = new Set([...OF_IDENTITY, ...(inheritsSecrets ? [] : OF_SECRETS)]);
   const { interface: shownInterface, secrets, ...network } = spec.network;
   return {
     runSpec: {
@@ -57,7 +57,7 @@ export function copiedSpecs(
         ? {}
         : { networkInterface: { mac: null, ipv4: null, mtu: networkInterface.mtu } }),
       demands: [
-        ...rest.demands.filter((each) => !dropped.includes(each) && each !== 'disk_snapshots'),
+        ...rest.demands.filter((each) => !dropped.has(each) && each !== 'disk_snapshots'),
         'disk_snapshots',
       ],
     },

@@ -8,7 +8,10 @@ import { lockSandbox } from '../../sandboxes/queries.js';
 import { copyIds, type ForkRow } from './queries.js';
 
 /** Their deletion cancels the operation. */
-export const NO_COPIES = { code: 'cancelled', message: 'all copies were deleted before their disk was captured' };
+export const NO_COPIES = {
+  code: 'cancelled',
+  message: 'all copies were deleted before their disk was captured',
+};
 
 const payloadOf = ({ id, sandbox_id, sandbox_name, fork_count }: ForkRow) => ({
   fork_id: id,

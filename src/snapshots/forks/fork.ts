@@ -126,10 +126,7 @@ async function admit(
   const { mounts, named } = await sharedMounts(ctx, tx, caller, runSpec, request.volumes);
   const forkId = newId();
   const inheritsSecrets = inheritedSecrets === 'inherit';
-  const specs = copiedSpecs(
-    { spec: source.spec!, runSpec },
-    { forkId, labels, mounts, inheritsSecrets },
-  );
+  const specs = copiedSpecs({ spec: source.spec!, runSpec }, { forkId, labels, mounts, inheritsSecrets });
   const bytes = stringifyExact(specs).length;
   countUnits(count * (1 + Math.floor(bytes / SPEC_BYTES_OF_UNIT)) - 1);
   const asked = inheritedPorts === 'inherit' ? (runSpec.ports ?? []) : [];
@@ -182,8 +179,15 @@ async function admit(
   });
   await announceSnapshot(tx, forkId);
   const copies = {
-    ...{ source, forkId, workerId: capture.columns.worker_id, specs, secrets, ports, volumeIds: named, at },
+    source,
+    forkId,
+    workerId: capture.columns.worker_id,
+    specs,
+    secrets,
+    ports,
+    volumeIds: named,
     limits: start ? limits : null,
+    at,
   };
   return { row: row as ForkRow, copies };
 }
@@ -232,7 +236,12 @@ async function insertCopy(
     resourceId: id,
     at,
     payload: {
-      ...{ sandbox_id: id, name, slug, image: runSpec.image, previous_status: null, status: 'created' },
+      sandbox_id: id,
+      name,
+      slug,
+      image: runSpec.image,
+      previous_status: null,
+      status: 'created',
       reason: 'forked',
       disk_snapshot_id: forkId,
       forked_from: source.id,

@@ -46,7 +46,8 @@ export async function listForks(
   return rows;
 }
 
-const COPIES = 's.org_id = $1 and s.disk_snapshot_id = $2 and s.removed_at is null and s.destroyed_at is null';
+const COPIES =
+  's.org_id = $1 and s.disk_snapshot_id = $2 and s.removed_at is null and s.destroyed_at is null';
 
 /** Their ids have the order of the request. */
 export async function listCopies(

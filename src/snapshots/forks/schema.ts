@@ -16,7 +16,7 @@ import { NAME_FORM } from '../../spec/names.js';
 import { SandboxStatus } from '../../spec/statuses.js';
 import { SnapshotError } from '../schema.js';
 
-/** Of one operation. */
+/** An operation makes no more. */
 export const MOST_COPIES = 100;
 
 const PARTS = ['none', 'inherit'] as const;
@@ -116,7 +116,8 @@ export const ForkOperation = Named(
   {
     ...operation,
     sandboxes: Type.Array(ForkedSandbox, {
-      description: 'The copies that exist, in the order of their numbers or names. Deleted ones are left out.',
+      description:
+        'The copies that exist, in the order of their numbers or names. Deleted ones are left out.',
     }),
   },
   'The work of copying a sandbox.',

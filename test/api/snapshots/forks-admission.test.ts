@@ -81,9 +81,7 @@ test('concurrent requests exceed no quota', async () => {
   const client = await service.newOrg();
   const id = await start(client, 'concurrent');
   await limit(client, 'max_sandboxes = 11');
-  const answers = await Promise.all(
-    [1, 2, 3, 4].map(() => fork(client, id, { count: 4, start: false })),
-  );
+  const answers = await Promise.all([1, 2, 3, 4].map(() => fork(client, id, { count: 4, start: false })));
   expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 200, 403, 403]);
   for (const { status, body } of answers) if (status === 200) await forked(client, body.id);
   const { body } = await client.get('/v1/sandboxes', { limit: 100 });
@@ -162,7 +160,11 @@ test('operations that wait for their capture are bounded, and their copies wait 
   // Other starts of the organization do not wait for them.
   await start(client, 'beside');
   const waiting = (await client.get('/v1/sandboxes/by-name/bounded-1')).body;
-  expect([waiting.status, waiting.status_reason, waiting.started_at]).toEqual(['starting', 'scheduling', null]);
+  expect([waiting.status, waiting.status_reason, waiting.started_at]).toEqual([
+    'starting',
+    'scheduling',
+    null,
+  ]);
   release();
   for (const one of made) expect((await forked(client, one))['status']).toBe('succeeded');
 });

@@ -142,7 +142,7 @@ test('copies that are stopped, deleted, relabelled or forked before the capture 
   await forked(client, body.id);
   const statuses = await until(
     async () => (await client.get(`/v1/fork-operations/${body.id}`)).body.sandboxes,
-    (sandboxes) => sandboxes.every(({ status }: any) => !/ing$/.test(status) || status === 'running'),
+    (sandboxes) => sandboxes.every(({ status }: any) => !status.endsWith('ing') || status === 'running'),
   );
   expect(statuses.map(({ name, status }: any) => [name, status])).toEqual([
     ['busy-1', expect.stringMatching(/^(stopped|created)$/)],

@@ -98,7 +98,7 @@ describe('copies of a sandbox', () => {
     expect(body.status).toBe('running');
   });
 
-  test('of a stopped sandbox, and of a copy, and found by name', async () => {
+  test('begin with a stopped sandbox, or with a copy, by its id or its name', async () => {
     const rested = await start(client, 'rested');
     await client.post(`/v1/sandboxes/${rested}/stop`, undefined, { wait_for: 'stopped' });
     const first = await client.post('/v1/sandboxes/by-name/rested/fork', { count: 1 });
@@ -239,7 +239,11 @@ describe('the disk of copies', () => {
     for (const path of ['/v1/snapshots', '/v1/snapshots?include=deleted', '/v1/snapshot-operations']) {
       expect((await client.get(path)).body.data, path).toEqual([]);
     }
-    for (const path of [`/v1/snapshots/${id}`, `/v1/snapshot-operations/${id}`, '/v1/snapshots/by-name/hidden']) {
+    for (const path of [
+      `/v1/snapshots/${id}`,
+      `/v1/snapshot-operations/${id}`,
+      '/v1/snapshots/by-name/hidden',
+    ]) {
       expect((await client.get(path)).status, path).toBe(404);
     }
     expect((await client.delete(`/v1/snapshots/${id}`)).status).toBe(404);
@@ -278,10 +282,9 @@ describe('the disk of copies', () => {
     );
     const held = await service.runtime.snapshots!.list();
     expect(held.map(({ snapshotId }) => snapshotId)).not.toContain(id);
-    const left = await service.ctx.pool.query(
-      'select from accruals where volume_id = $1 and to_at > now()',
-      [id],
-    );
+    const left = await service.ctx.pool.query('select from accruals where volume_id = $1 and to_at > now()', [
+      id,
+    ]);
     expect(left.rows).toEqual([]);
     expect((await client.get(`/v1/fork-operations/${id}`)).body).toMatchObject({
       status: 'succeeded',
@@ -305,7 +308,10 @@ test('a key that is narrowed to labels forks what it sees, and sees its operatio
   const made = await ask('POST', `/v1/sandboxes/${own}/fork`, { count: 1, labels: { task: 'x' } });
   expect(made.status, made.text).toBe(200);
   await forked(client, made.body.id);
-  expect((await ask('GET', '/v1/sandboxes/by-name/own-1')).body.spec.labels).toEqual({ team: 'a', task: 'x' });
+  expect((await ask('GET', '/v1/sandboxes/by-name/own-1')).body.spec.labels).toEqual({
+    team: 'a',
+    task: 'x',
+  });
   const listed = await ask('GET', '/v1/fork-operations');
   expect(listed.body.data.map(({ id }: any) => id)).toEqual([made.body.id]);
   expect((await ask('GET', `/v1/fork-operations/${hidden['id']}`)).status).toBe(404);
