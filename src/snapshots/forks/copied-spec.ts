@@ -10,7 +10,7 @@ export interface Specs {
   runSpec: RunSpec;
 }
 
-/** What the copies of one operation have in common. */
+/** All copies of one operation have these in common. */
 export interface CopyOptions {
   /** The operation, whose snapshot is the disk. */
   forkId: string;

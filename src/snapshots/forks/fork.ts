@@ -46,7 +46,7 @@ import type { ForkedSandbox, ForkOperation, ForkRequest } from './schema.js';
 const ATTEMPTS = 5;
 const SPEC_BYTES_OF_UNIT = 16 * 1024;
 
-/** What each copy gets. */
+/** Each copy gets these. */
 interface Copies {
   source: LockedSandbox;
   forkId: string;
