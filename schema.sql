@@ -669,22 +669,27 @@ create table snapshots (
   replaced_id uuid,
   template_id uuid,
   shared_bytes bigint not null default 0,
+  purpose text not null default 'snapshot'::text,
+  fork_count integer,
   constraint snapshots_pkey PRIMARY KEY (org_id, id),
   constraint snapshots_check CHECK (((status = 'deleting'::text) = (purge_at IS NOT NULL))),
   constraint snapshots_check1 CHECK (((status <> ALL (ARRAY['ready'::text, 'deleting'::text])) OR ((size_bytes IS NOT NULL) AND (digest IS NOT NULL) AND (completed_at IS NOT NULL)))),
   constraint snapshots_check2 CHECK (((status = 'failed'::text) = (error_code IS NOT NULL))),
   constraint snapshots_check3 CHECK (((shared_bytes >= 0) AND (shared_bytes <= size_bytes))),
+  constraint snapshots_fork_count CHECK (((purpose = 'fork'::text) = (fork_count IS NOT NULL))),
   constraint snapshots_id_key UNIQUE (id),
   constraint snapshots_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint snapshots_purpose_check CHECK ((purpose = ANY (ARRAY['snapshot'::text, 'fork'::text]))),
   constraint snapshots_size_bytes_check CHECK ((size_bytes >= 0)),
   constraint snapshots_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'in_progress'::text, 'ready'::text, 'failed'::text, 'deleting'::text])))
 );
+CREATE INDEX snapshots_forks ON public.snapshots USING btree (org_id, created_at DESC, id DESC) WHERE (purpose = 'fork'::text);
 CREATE INDEX snapshots_kept ON public.snapshots USING btree (worker_id) WHERE (erased_at IS NULL);
 CREATE INDEX snapshots_listed ON public.snapshots USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
-CREATE UNIQUE INDEX snapshots_name ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND ((status = 'ready'::text) OR ((status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND (NOT replaces))));
+CREATE UNIQUE INDEX snapshots_name ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND (purpose = 'snapshot'::text) AND ((status = 'ready'::text) OR ((status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND (NOT replaces))));
 CREATE INDEX snapshots_of_templates ON public.snapshots USING btree (worker_id) WHERE ((template_id IS NOT NULL) AND (removed_at IS NULL));
 CREATE INDEX snapshots_purge ON public.snapshots USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
-CREATE UNIQUE INDEX snapshots_replacement ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND (status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND replaces);
+CREATE UNIQUE INDEX snapshots_replacement ON public.snapshots USING btree (org_id, name) WHERE ((removed_at IS NULL) AND (purpose = 'snapshot'::text) AND (status = ANY (ARRAY['queued'::text, 'in_progress'::text])) AND replaces);
 CREATE INDEX snapshots_waiting ON public.snapshots USING btree (worker_id, created_at) WHERE (status = ANY (ARRAY['queued'::text, 'in_progress'::text]));
 create policy own_organization on snapshots using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
@@ -1359,4 +1364,13 @@ begin
   perform pg_advisory_xact_lock(locks, pg_backend_pid() % parts);
   return pg_backend_pid() % parts;
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.worker_capacity(worker uuid, OUT vcpus integer, OUT memory_mib integer, OUT disk_mib integer)
+ RETURNS record
+ LANGUAGE sql
+ STABLE SECURITY DEFINER
+ SET search_path TO 'pg_catalog'
+AS $function$
+  select w.vcpus, w.memory_mib, w.disk_mib from public.workers w where w.id = worker
 $function$;

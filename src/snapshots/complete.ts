@@ -67,12 +67,7 @@ export async function completeSnapshot(
   });
 }
 
-async function madeOf(
-  tx: EventSql,
-  row: SnapshotRow,
-  { bytes, contentDigest }: Captured,
-  at: Instant,
-) {
+async function madeOf(tx: EventSql, row: SnapshotRow, { bytes, contentDigest }: Captured, at: Instant) {
   const content = { size_bytes: bytes, content_digest: contentDigest };
   const digest = digestOf(manifestOf({ ...row, ...content }));
   const shared_bytes = Math.min(await sharedBytesOf(tx, row), bytes);

@@ -384,6 +384,48 @@ export type ExecResult = {
   duration_ms: number;
 };
 
+export type ForkOperation = {
+  id: string;
+  status: ForkOperationStatus;
+  sandbox_id: string;
+  sandbox_name: string;
+  count: number;
+  size_bytes: number | null;
+  error: SnapshotError | null;
+  created_at: string;
+  updated_at: string;
+  completed_at: string | null;
+  sandboxes: ForkedSandbox[];
+};
+
+export type ForkOperationStatus = 'queued' | 'in_progress' | 'succeeded' | 'failed';
+
+export type ForkRequest = {
+  count: number;
+  names?: string[];
+  name_prefix?: string;
+  labels?: Record<string, string>;
+  start?: boolean;
+  volumes?: 'share' | 'copy';
+  secrets?: 'none' | 'inherit';
+  ports?: 'none' | 'inherit';
+};
+
+export type ForkSummary = {
+  id: string;
+  status: ForkOperationStatus;
+  sandbox_id: string;
+  sandbox_name: string;
+  count: number;
+  size_bytes: number | null;
+  error: SnapshotError | null;
+  created_at: string;
+  updated_at: string;
+  completed_at: string | null;
+};
+
+export type ForkedSandbox = { id: string; name: string; slug: string; status: SandboxStatus };
+
 export type HandoffInit = { cmd: string; args?: string[]; env?: string[][] };
 
 export type HostPermissions = 'private' | 'mirror';
@@ -494,6 +536,8 @@ export type PaginatedEventResponse = {
   has_more: boolean;
   next_cursor?: string | null;
 };
+
+export type PaginatedFork = { data: ForkSummary[]; has_more: boolean; next_cursor?: string | null };
 
 export type PaginatedMemberResponse = {
   data: OrgMemberResponse[];
@@ -1352,6 +1396,21 @@ export type WebhookWithSecret = {
   secret: string;
 };
 
+export type WrittenForkOperation = {
+  warnings?: Warning[];
+  id: string;
+  status: ForkOperationStatus;
+  sandbox_id: string;
+  sandbox_name: string;
+  count: number;
+  size_bytes: number | null;
+  error: SnapshotError | null;
+  created_at: string;
+  updated_at: string;
+  completed_at: string | null;
+  sandboxes: ForkedSandbox[];
+};
+
 export type WrittenMessageResponse = { warnings?: Warning[]; message: string };
 
 export type WrittenSandboxModificationPlan = {
@@ -1735,6 +1794,30 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: undefined;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/fork': {
+    path: { sandbox_id: string };
+    query: {};
+    body: ForkRequest;
+    answer: WrittenForkOperation;
+  };
+  'POST /v1/sandboxes/by-name/{name}/fork': {
+    path: { name: string };
+    query: {};
+    body: ForkRequest;
+    answer: WrittenForkOperation;
+  };
+  'GET /v1/fork-operations': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedFork;
+  };
+  'GET /v1/fork-operations/{id}': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: ForkOperation;
   };
   'GET /v1/sandboxes/{sandbox_id}/agent': {
     path: { sandbox_id: string };
