@@ -318,6 +318,24 @@ create table orgs (
 CREATE TRIGGER preview_settings_changed AFTER UPDATE OF public_previews, preview_notice ON public.orgs FOR EACH ROW EXECUTE FUNCTION announce_preview_settings();
 create policy own_organization on orgs using (id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table pauses (
+  org_id uuid not null,
+  run_id uuid not null,
+  sandbox_id uuid not null,
+  disk_mib integer not null,
+  memory_mib integer not null,
+  from_at timestamp with time zone not null,
+  to_at timestamp with time zone,
+  constraint pauses_pkey PRIMARY KEY (org_id, run_id),
+  constraint pauses_check CHECK ((to_at >= from_at)),
+  constraint pauses_disk_mib_check CHECK ((disk_mib >= 0)),
+  constraint pauses_memory_mib_check CHECK ((memory_mib >= 0)),
+  constraint pauses_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id)
+);
+CREATE INDEX pauses_ended ON public.pauses USING btree (org_id, to_at) WHERE (to_at IS NOT NULL);
+CREATE UNIQUE INDEX pauses_open ON public.pauses USING btree (org_id, sandbox_id) WHERE (to_at IS NULL);
+create policy own_organization on pauses using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table pools (
   org_id uuid not null,
   id uuid not null,
@@ -479,6 +497,7 @@ create table runs (
   command text,
   wanted_until timestamp with time zone,
   handed_over boolean not null default false,
+  resumes boolean not null default false,
   constraint runs_pkey PRIMARY KEY (org_id, id),
   constraint runs_check CHECK (((stopped_at IS NULL) OR (stopped_at >= started_at))),
   constraint runs_check1 CHECK (((stopped_at IS NULL) OR (end_reason IS NOT NULL))),
@@ -595,6 +614,7 @@ create table sandboxes (
   source json,
   takes text[],
   disk_snapshot_id uuid,
+  paused_at timestamp with time zone,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
@@ -604,7 +624,7 @@ create table sandboxes (
   constraint sandboxes_org_id_pool_id_fkey FOREIGN KEY (org_id, pool_id) REFERENCES pools(org_id, id),
   constraint sandboxes_status_check CHECK ((status = ANY (ARRAY['created'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))),
   constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text]))),
-  constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text, 'secret_violation'::text]))),
+  constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text, 'secret_violation'::text, 'paused'::text]))),
   constraint sandboxes_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES workers(id)
 );
 CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);
@@ -613,6 +633,7 @@ CREATE INDEX sandboxes_lingering ON public.sandboxes USING btree (changed_at) WH
 CREATE UNIQUE INDEX sandboxes_name ON public.sandboxes USING btree (org_id, name) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_of_pool ON public.sandboxes USING btree (org_id, pool_id, status) WHERE ((pool_id IS NOT NULL) AND (removed_at IS NULL));
 CREATE INDEX sandboxes_of_snapshot ON public.sandboxes USING btree (disk_snapshot_id) WHERE ((disk_snapshot_id IS NOT NULL) AND (destroyed_at IS NULL));
+CREATE INDEX sandboxes_paused ON public.sandboxes USING btree (worker_id) WHERE ((paused_at IS NOT NULL) AND (destroyed_at IS NULL));
 CREATE INDEX sandboxes_running ON public.sandboxes USING btree (org_id, ephemeral) WHERE ((removed_at IS NULL) AND (runtime IS NOT NULL) AND (status = ANY (ARRAY['starting'::text, 'running'::text])));
 CREATE UNIQUE INDEX sandboxes_slug ON public.sandboxes USING btree (slug) WHERE (removed_at IS NULL);
 CREATE INDEX sandboxes_status ON public.sandboxes USING btree (org_id, status, created_at DESC, id DESC) WHERE (removed_at IS NULL);
@@ -623,6 +644,7 @@ CREATE TRIGGER clear_spec_format BEFORE UPDATE OF spec ON public.sandboxes FOR E
 CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run))) OR (old.ephemeral <> new.ephemeral))) EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_deleted_sandbox AFTER DELETE ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_new_sandboxes AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION count_new_sandboxes();
+CREATE TRIGGER end_pause BEFORE UPDATE ON public.sandboxes FOR EACH ROW WHEN (((old.paused_at IS NOT NULL) AND ((new.paused_at IS DISTINCT FROM old.paused_at) OR (new.started_at IS DISTINCT FROM old.started_at) OR (new.removed_at IS DISTINCT FROM old.removed_at)))) EXECUTE FUNCTION end_pause();
 CREATE TRIGGER open_label_periods AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION open_label_periods();
 CREATE TRIGGER release_published_ports AFTER UPDATE OF removed_at ON public.sandboxes FOR EACH ROW WHEN (((old.removed_at IS NULL) AND (new.removed_at IS NOT NULL))) EXECUTE FUNCTION release_published_ports();
 CREATE TRIGGER rename_usage AFTER UPDATE OF name ON public.sandboxes FOR EACH ROW WHEN ((old.name IS DISTINCT FROM new.name)) EXECUTE FUNCTION rename_usage();
@@ -1204,6 +1226,27 @@ AS $function$
     ((from_at at time zone 'UTC')::date - date '1970-01-01'),
     (((to_at - interval '1 microsecond') at time zone 'UTC')::date - date '1970-01-01')) as n
   where from_at < to_at
+$function$;
+
+CREATE OR REPLACE FUNCTION public.end_pause()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+declare
+  disk integer;
+begin
+  if new.paused_at is not distinct from old.paused_at then
+    new.paused_at := null;
+  end if;
+  update pauses p set to_at = greatest(p.from_at, case
+      when new.started_at is distinct from old.started_at then new.started_at
+      when new.removed_at is distinct from old.removed_at then new.removed_at
+      else new.changed_at end)
+    where p.org_id = old.org_id and p.sandbox_id = old.id and p.to_at is null
+    returning p.disk_mib into disk;
+  new.disk_mib := least(new.disk_mib, coalesce(disk, new.disk_mib));
+  return new;
+end
 $function$;
 
 CREATE OR REPLACE FUNCTION public.is_worker_live(worker uuid, at timestamp with time zone)

@@ -27,6 +27,7 @@ import { snapshots, type SnapshotsOptions } from './snapshots.js';
 import { soak } from './speed/soak.js';
 import { speedTable } from './speed/table.js';
 import { statusTimes } from './status.js';
+import { startMicrovm, type MicrovmStartOptions } from './start/microvm.js';
 import { start, type StartOptions } from './start.js';
 import { usage } from './usage.js';
 
@@ -179,8 +180,17 @@ await new Command('bench')
       .option('--at-once <n,n>', 'numbers of starts at once', counts, [8, 32])
       .option('--prepared <n>', 'networks that wait for sandboxes', natural, 8)
       .option('--pool <n>', 'sandboxes that a pool keeps ready', natural, 8)
+      .option(
+        '--runtime <name>',
+        'docker, or microvm: the times and sizes of virtual machines alone',
+        'docker',
+      )
+      .option('--emulation', 'with microvm: emulated processors, where KVM is absent')
+      .option('--kernel <path>', 'with microvm: the kernel of virtual machines')
       .option(...dockerSocketOption())
-      .action((options: StartOptions) => start(options)),
+      .action(({ runtime, ...options }: StartOptions & MicrovmStartOptions & { runtime: string }) =>
+        runtime === 'microvm' ? startMicrovm(options) : start(options),
+      ),
   )
   .addCommand(
     new Command('many')

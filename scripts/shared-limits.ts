@@ -87,6 +87,7 @@ export const SHARED: SharedLimit[] = [
     ...slots(CALLS_AT_ONCE.start),
     beyond: 'the start waits',
   },
+  { limit: 'pauses of a worker at once', ...slots(CALLS_AT_ONCE.pause), beyond: 'the pause waits' },
   { limit: 'stops of a worker at once', ...slots(CALLS_AT_ONCE.stop), beyond: 'the stop waits' },
   {
     limit: 'kills and removals of a worker at once',

@@ -14,6 +14,7 @@ import { mcpCommand } from './cli/mcp.js';
 import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
+import { pauseCommand, resumeCommand } from './cli/pause.js';
 import { poolsCommand } from './cli/pools.js';
 import { portForwardCommand } from './cli/port-forward.js';
 import { quotaCommand } from './cli/quota.js';
@@ -49,6 +50,8 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(quotaCommand())
     .addCommand(usageCommand())
     .addCommand(workerCommand())
+    .addCommand(pauseCommand(env))
+    .addCommand(resumeCommand(env))
     .addCommand(portForwardCommand(env))
     .addCommand(mcpCommand(env))
     .addCommand(poolsCommand(env))

@@ -2,7 +2,7 @@
  * The supervisor of one virtual machine. It outlives the service.
  *
  *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES
- *             --file-mib=N [--join=FILE]... -- MONITOR [ARGUMENT...]
+ *             --file-mib=N [--restore=FD] [--join=FILE]... -- MONITOR [ARGUMENT...]
  *
  * It works in the directory of the run, which no two supervisors share (a lock), and joins the control groups of each
  * FILE. It starts MONITOR as the user N (monitor.h) with the descriptors below N of --inherited, lets its processors
@@ -15,6 +15,8 @@
  *
  *   stop MILLISECONDS   process 1 of the sandbox gets the time to end, then the monitor ends; the socket closes then
  *   pause, resume       the processors
+ *   save BYTES          the memory, as far as its file is no larger (memory.h): the answer is the line `unsaved WORDS`
+ *                       where the sandbox runs on; the socket closes when the run has ended
  *   use                 the answer is the line that the sandbox sends: use CPU_MICROS MEMORY_BYTES PROCESSES; a line
  *                       without a request is dropped
  *
@@ -24,6 +26,7 @@
 #include "clock.h"
 #include "lines.h"
 #include "log.h"
+#include "memory.h"
 #include "monitor.h"
 #include "output.h"
 #include "record.h"
@@ -45,6 +48,8 @@
 /* At the end of the machine. */
 #define STOP_ON_SIGTERM (5 * SECOND)
 #define LONGEST_GRACE 3600000L
+#define MOST_MEMORY (1L << 50)
+#define SEED_BYTES 32
 /* While a port has used up its rate. */
 #define REST (SECOND / 20)
 #define DRAINED_BYTES (4 * MIB)
@@ -84,25 +89,58 @@ static void say_clock(void) {
   say_control(words);
 }
 
+/* A machine that continues its memory must not go on with the random numbers that it had. */
+static void say_seed(void) {
+  u8 seed[SEED_BYTES];
+  char words[8 + 2 * SEED_BYTES];
+  if (call(__NR_getrandom, seed, sizeof seed, 0, 0) != sizeof seed) return;
+  copy_text(words, sizeof words, "seed ", 5);
+  char *end = words + 5;
+  for (int i = 0; i < SEED_BYTES; i++) {
+    *end++ = "0123456789abcdef"[seed[i] >> 4];
+    *end++ = "0123456789abcdef"[seed[i] & 15];
+  }
+  *end++ = '\n';
+  *end = 0;
+  say_control(words);
+}
+
 static void save(void) {
   long failed = write_record();
   /* A full disk: the service sees that this process lives, and the next change writes everything. */
   if (failed < 0) call(__NR_write, 2, "cannot write the record\n", 24, 0);
 }
 
+static void quit(void) {
+  is_quitting = 1;
+  say_qmp("{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n");
+  deadline = steady_clock() + QUIT_LIMIT;
+}
+
 static void take_qmp_line(char *line) {
   if (find(line, "{\"QMP\":")) {
-    say_qmp("{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"cont\"}\n");
+    say_qmp("{\"execute\":\"qmp_capabilities\"}\n");
+    if (!begin_restore()) say_qmp("{\"execute\":\"cont\"}\n");
     return;
   }
+  if (after(line, "{\"error\":")) take_qmp_error(line);
   char *event = find(line, "\"event\": \"");
   if (!event) return;
   if (after(event, "RESUME\"") && !record.started) {
     record.started = wall_clock();
+    if (restored_from) {
+      record.ready = record.started;
+      say_seed();
+      say_clock();
+    }
     save();
   } else if (after(event, "RESUME\""))
     say_clock();
-  else if (after(event, "SHUTDOWN\"") && !record.stopped) {
+  else if (after(event, "STOP\""))
+    take_stop();
+  else if (after(event, "MIGRATION\"")) {
+    if (take_migration(event)) quit();
+  } else if (after(event, "SHUTDOWN\"") && !record.stopped) {
     record.stopped = wall_clock();
     record.shutdown = find(event, "\"guest\": true") ? SHUTDOWN_GUEST : SHUTDOWN_HOST;
     /* The monitor ends by itself now. */
@@ -147,6 +185,7 @@ static void take_control_line(char *line) {
 }
 
 static void stop_within(long nanos) {
+  give_up_save("it is stopped");
   long at = steady_clock() + nanos;
   if (record.stop == STOP_NONE && nanos > 0) say_control("stop\n");
   if (record.stop == STOP_NONE) record.stop = STOP_ASKED;
@@ -161,6 +200,9 @@ static void take_request(char *line) {
     is_use_asked = 1;
     say_control("use\n");
   }
+  words = after(line, "save ");
+  long most_bytes = words ? take_number(&words, MOST_MEMORY) : -1;
+  if (most_bytes >= 0) begin_save(most_bytes);
   if (after(line, "pause")) say_qmp("{\"execute\":\"stop\"}\n");
   if (after(line, "resume")) say_qmp("{\"execute\":\"cont\"}\n");
 }
@@ -173,9 +215,7 @@ static void force(void) {
     deadline = 0;
     return;
   }
-  is_quitting = 1;
-  say_qmp("{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n");
-  deadline = steady_clock() + QUIT_LIMIT;
+  quit();
 }
 
 static void take_qmp(u8 *data, long n) { take_lines(&qmp_lines, data, n, take_qmp_line); }
@@ -225,6 +265,8 @@ __attribute__((noreturn)) static void finish(int status, const struct rusage *us
       if (n == 0) break;
       left -= n;
     }
+  close_memory();
+  if (record.saved) keep_frame();
   record.ended = record.stopped ? record.stopped : wall_clock();
   record.status = status;
   record.cpu_micros = (use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1000000 + use->ru_utime.tv_usec + use->ru_stime.tv_usec;
@@ -258,6 +300,7 @@ static void serve_round(int signals, long *touched) {
   long now = steady_clock();
   if (now - *touched >= SECOND) {
     touch_alive();
+    check_memory();
     *touched = now;
   }
   long wait = *touched + SECOND - now;
@@ -318,6 +361,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     else if ((text = after(*argument, "--also-group="))) monitor.also_group = parse(text);
     else if ((text = after(*argument, "--changes="))) changes = parse(text);
     else if ((text = after(*argument, "--kept="))) kept = parse(text);
+    else if ((text = after(*argument, "--restore="))) restored_from = parse(text);
     else if ((text = after(*argument, "--inherited="))) monitor.inherited = parse(text);
     else if ((text = after(*argument, "--file-mib="))) monitor.file_mib = parse(text);
     else if ((text = after(*argument, "--log-limit="))) output_log.limit = parse(text);
@@ -345,6 +389,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   open_record((int)changes);
   touch_alive();
   open_log(&output_log);
+  if (restored_from) restore_frame();
   open_log(&console_log);
   open_requests();
   start_monitor();

@@ -10,4 +10,8 @@
 /* Logs the frames in the next bytes. After a malformed one, the bytes are dropped until the end of the run. */
 void take_output(struct log *log, const u8 *data, long n);
 
+/* The begin of a frame whose end the sandbox has in its memory: in the file `frame`, for the run that continues it. */
+void keep_frame(void);
+void restore_frame(void);
+
 #endif

@@ -99,6 +99,7 @@ long write_record(void) {
     end = put_text(put_fact(end, "cpu ", record.cpu_micros), "\n");
     end = put_word(end, "stop ", stops[record.stop]);
     end = put_word(end, "shutdown ", shutdowns[record.shutdown]);
+    if (record.saved) end = put_text(put_fact(end, "saved ", record.saved), "\n");
   }
   long fd = call(__NR_openat, AT_FDCWD, "record.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return fd;

@@ -15,6 +15,7 @@
  *   cpu MICROS                of the monitor
  *   stop none|asked|forced
  *   shutdown none|guest|host
+ *   saved BYTES               its memory, in the file `memory`: a later run continues it
  *
  * The sandbox chooses the figures of `command` and `exit`, and the words of `failed`. The supervisor takes every time.
  */
@@ -44,6 +45,7 @@ struct record {
     int code;
     int oom;
   } exit;
+  long saved; /* bytes; 0: it is not */
   long stopped; /* the processors, while the monitor may still write to the disk */
   long ended;
   int status;

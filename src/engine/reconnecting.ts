@@ -95,6 +95,10 @@ export class ReconnectingRuntime implements Runtime {
   get volumes(): Runtime['volumes'] {
     return this.engineKind.hasVolumeDirectories ? undefined : this.inner.volumes;
   }
+  get pauses(): Runtime['pauses'] {
+    return this.inner.pauses;
+  }
+
   get snapshots(): Runtime['snapshots'] {
     return this.inner.snapshots;
   }

@@ -20,6 +20,8 @@ export interface Run {
   mostRuns?: number | null;
   /** It waits in a pool for a create, whose command it may get after its start. Default: false. */
   isMember?: boolean;
+  /** It continues the memory of the previous run, which a pause has saved. Default: false, the memory is removed. */
+  resumes?: boolean;
 }
 
 /** The parts of a specification that a runtime can hand over to a sandbox that runs. `command`: with its entrypoint. */
@@ -86,6 +88,20 @@ export interface EngineSnapshots {
   sweep(): Promise<void>;
 }
 
+/** A pause that the engine cannot make: the sandbox runs on. Users see the message. */
+export class PauseRefusedError extends Error {}
+
+/** The memory of sandboxes on the disk, for as long as they do not run. */
+export interface EnginePauses {
+  /**
+   * Saves the memory of a sandbox that runs, and ends its run. Resolves when it has ended. Idempotent. Throws
+   * PauseRefusedError.
+   */
+  pause(sandboxId: string): Promise<void>;
+  /** Removes the memory of a sandbox that does not run. Idempotent. */
+  discard(sandboxId: string): Promise<void>;
+}
+
 /** The state that a runtime keeps for one sandbox. Times are exact to the microsecond. */
 export interface Holding {
   orgId: string;
@@ -110,6 +126,8 @@ export interface Holding {
   noRoom?: string | null;
   /** The parts that this member of a pool takes from a create. Undefined: none. */
   takes?: readonly LatePart[] | undefined;
+  /** It has ended, and its memory is on the disk: so many MiB of it, rounded up. Undefined: it is not. */
+  savedMib?: number | undefined;
   /** The engine keeps the record of the end until `dropRecord`. */
   keepsRecord?: boolean;
 }
@@ -222,6 +240,8 @@ export interface Runtime extends EngineAbilities {
   readonly volumes?: EngineVolumes | undefined;
   /** Undefined: it makes none, and lacks the ability `disk_snapshots`. */
   readonly snapshots?: EngineSnapshots | undefined;
+  /** Undefined: it makes none, and lacks the ability `pause`. */
+  readonly pauses?: EnginePauses | undefined;
 
   /**
    * Drops cached state: a predecessor acted until now. `term` becomes invalid when the lease is lost, and a successor

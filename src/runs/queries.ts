@@ -14,6 +14,8 @@ export interface NewRun {
   idle_timeout_secs: number | null;
   /** Null: it has no command. Missing in an admitted run that an earlier release stored. */
   command?: RunCommand | null;
+  /** It continues the memory of a pause. Default: false. */
+  resumes?: boolean;
   /** Without a place it ends then, unless its caller still waits. Null, default: it waits until it is stopped. */
   wanted_until?: Instant | null;
 }
@@ -27,10 +29,10 @@ export async function insertRun(target: WriteTarget, run: NewRun): Promise<void>
     (
       p,
     ) => `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs, idle_timeout_secs, command,
-       wanted_until)
+       wanted_until, resumes, handed_over)
      values (${p(run.org_id)}, ${p(run.id)}, ${p(run.sandbox_id)}, ${p(run.vcpus)}, ${p(run.memory_mib)}, ${p(run.disk_mib)},
        ${p(run.max_duration_secs)}, ${p(run.idle_timeout_secs)}, ${p(run.command ?? null)},
-       ${p(run.wanted_until ?? null)})`,
+       ${p(run.wanted_until ?? null)}, ${p(run.resumes ?? false)}, ${p(run.resumes ?? false)})`,
   );
 }
 
@@ -99,6 +101,20 @@ export async function setStopReason(
   );
 }
 
+/** Null: the run is to continue. */
+export async function replaceStopReason(
+  sql: Sql,
+  orgId: string,
+  id: string,
+  reason: string | null,
+): Promise<void> {
+  await sql.query('update runs set stop_reason = $3 where org_id = $1 and id = $2 and end_reason is null', [
+    orgId,
+    id,
+    reason,
+  ]);
+}
+
 export interface RunTimes {
   org_id: string;
   id: string;
@@ -107,6 +123,7 @@ export interface RunTimes {
   seen_at: Instant | null;
   end_reason: string | null;
   stop_reason: string | null;
+  resumes: boolean;
   command: RunCommand | null;
   max_duration_secs: number | null;
   idle_timeout_secs: number | null;
@@ -119,7 +136,7 @@ export async function readRunTimes(
 ): Promise<RunTimes[]> {
   const { rows } = await tx.query<RunTimes & Record<string, unknown>>(
     prepared(
-      `select r.org_id, r.id, r.started_at, r.stopped_at, r.seen_at, r.end_reason, r.stop_reason, r.command,
+      `select r.org_id, r.id, r.started_at, r.stopped_at, r.seen_at, r.end_reason, r.stop_reason, r.resumes, r.command,
          r.max_duration_secs::float8, r.idle_timeout_secs::float8
        from runs r
        join unnest($1::uuid[], $2::uuid[]) as t (org_id, id) on r.org_id = t.org_id and r.id = t.id`,
@@ -137,7 +154,7 @@ export async function recentRuns(
   most: number,
 ): Promise<RunTimes[]> {
   const { rows } = await sql.query<RunTimes & Record<string, unknown>>(
-    `select org_id, id, started_at, stopped_at, seen_at, end_reason, stop_reason, command,
+    `select org_id, id, started_at, stopped_at, seen_at, end_reason, stop_reason, resumes, command,
        max_duration_secs::float8, idle_timeout_secs::float8
      from runs where org_id = $1 and sandbox_id = $2 order by id desc limit $3`,
     [orgId, sandboxId, most],

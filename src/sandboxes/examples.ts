@@ -57,6 +57,7 @@ const RUNNING = {
   status_reason: null,
   stop_reason: null,
   stop_message: null,
+  paused_at: null,
   image_digest: 'sha256:73aaf090f3d85aa34ee199857f03fa3a95c8ede2ffd4cc2cdb5b94e566b11662',
   runtime: 'docker',
   source: null,
@@ -75,6 +76,9 @@ const stop = {
   parameters: { wait_for: 'stopped', wait_timeout: 30 },
   answer: STOPPED,
 };
+const PAUSED = { ...STOPPED, stop_reason: 'paused', paused_at: '2026-11-23T05:20:03.834270Z' };
+const pause = { parameters: { wait_for: 'paused', wait_timeout: 30 }, answer: PAUSED };
+const resume = { parameters: wait, answer: { ...RUNNING, started_at: '2026-11-23T05:20:09.117204Z' } };
 const restart = { parameters: wait, answer: { ...RUNNING, started_at: '2026-11-23T05:20:09.117204Z' } };
 const remove = { answer: { message: 'the sandbox "web" is deleted' } };
 const logs = {
@@ -124,6 +128,10 @@ export const sandboxExamples: Examples = {
   ...addressed('start_by_name', name, start),
   ...addressed('stop_sandbox', id, stop),
   ...addressed('stop_by_name', name, stop),
+  ...addressed('pause_sandbox', id, pause),
+  ...addressed('pause_by_name', name, pause),
+  ...addressed('resume_sandbox', id, resume),
+  ...addressed('resume_by_name', name, resume),
   ...addressed('restart_sandbox', id, restart),
   ...addressed('restart_sandbox_by_name', name, restart),
   ...addressed('delete_sandbox', id, remove),

@@ -181,6 +181,8 @@ export interface SandboxPlace {
   late: Pick<RunSpec, 'env' | 'scripts' | 'workdir'> | null;
   /** Process 1 does not have these parts yet. */
   lacks_parts: boolean;
+  /** Its idleness has paused it, so a session resumes it. */
+  resumes_for_session: boolean;
 }
 
 export async function getWorkerOf(
@@ -194,7 +196,12 @@ export async function getWorkerOf(
        case when s.pool_id is not null then json_build_object('env', s.run_spec -> 'env',
          'scripts', s.run_spec -> 'scripts', 'workdir', s.run_spec -> 'workdir') end as late,
        s.takes is not null and not exists (
-         select from runs r where r.org_id = s.org_id and r.id = s.run_id and r.handed_over) as lacks_parts
+         select from runs r where r.org_id = s.org_id and r.id = s.run_id and r.handed_over) as lacks_parts,
+       s.run_spec -> 'pausesWhenIdle' = 'true' is true and s.status in ('starting', 'stopping', 'stopped') and exists (
+         select from runs r where r.org_id = s.org_id and r.sandbox_id = s.id and r.stop_reason = 'idle_paused'
+           and (r.id = s.run_id and r.end_reason is null
+             or r.id = (select p.run_id from pauses p
+               where p.org_id = s.org_id and p.sandbox_id = s.id and p.to_at is null))) as resumes_for_session
      from sandboxes s
      where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],
@@ -253,9 +260,10 @@ interface SandboxChange {
   status?: SandboxStatus;
   status_reason?: SandboxRow['status_reason'];
   last_failure_message?: string | null;
-  stop_reason?: null;
-  stop_message?: null;
-  command?: null;
+  stop_reason?: SandboxRow['stop_reason'];
+  stop_message?: string | null;
+  paused_at?: null;
+  command?: SandboxRow['command'];
   image_digest?: string;
   run_id?: string;
   next_run?: NextRun | null;

@@ -15,7 +15,9 @@ import { acceptByteLists } from '../spec/file-patches.js';
 import { acceptFlatSource } from '../spec/flat-source.js';
 import { listSandboxes } from './reads/list.js';
 import type { SandboxKey } from './queries.js';
+import { pauseSandbox } from './lifecycle/pause.js';
 import { restartSandbox } from './lifecycle/restart.js';
+import { resumeSandbox } from './lifecycle/resume.js';
 import { SandboxLookups, showSandbox } from './reads/show.js';
 import { summarizeSandboxes } from './reads/summary.js';
 import { SandboxSummary } from './reads/summary-schema.js';
@@ -52,6 +54,16 @@ const waitQuery = {
     Words(['running'], {
       title: 'SandboxWaitFor',
       description: 'Holds the answer until the sandbox is running or failed.',
+    }),
+  ),
+  ...waitTimeout,
+};
+
+const pauseQuery = {
+  wait_for: Type.Optional(
+    Words(['paused'], {
+      title: 'SandboxWaitForPaused',
+      description: 'Holds the answer until the sandbox is paused, or runs on because that failed.',
     }),
   ),
   ...waitTimeout,
@@ -341,6 +353,69 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         const caller = writerOf(request, reply);
         return waiters.hold(contextOf(request), caller, request.query, reply, () =>
           stopSandbox(contextOf(request), caller, keyOf(request)),
+        );
+      },
+    );
+
+    app.post(
+      `${path}/pause`,
+      {
+        onSend: showToSdk,
+        schema: {
+          operationId: `pause${suffix}`,
+          scope: 'sandboxes:write',
+          summary: 'Pause a sandbox: its memory goes to the disk',
+          description:
+            'An extension. Saves the memory of a running sandbox, ends the run, and answers at once unless `wait_for` is given. It is then `stopped` with `paused_at`, and its next start continues it. Only its storage is billed meanwhile. A paused sandbox is returned as it is. A runtime that cannot save memory answers 501.',
+          tags,
+          params,
+          querystring: Type.Object(pauseQuery, { additionalProperties: false }),
+          headers: WriteHeaders,
+          response: answersToWrite(
+            SandboxResponse,
+            'sandbox_not_found',
+            'invalid_state_transition',
+            'not_supported',
+          ),
+        },
+      },
+      (request, reply) => {
+        const caller = writerOf(request, reply);
+        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
+          pauseSandbox(contextOf(request), caller, keyOf(request)),
+        );
+      },
+    );
+
+    app.post(
+      `${path}/resume`,
+      {
+        onSend: showToSdk,
+        schema: {
+          operationId: `resume${suffix}`,
+          scope: 'sandboxes:write',
+          summary: 'Resume a paused sandbox',
+          description:
+            'An extension. Begins a run that continues the memory of a paused sandbox, and answers at once unless `wait_for` is given. A refusal by a quota leaves it paused. A sandbox that runs or starts is returned as it is.',
+          tags,
+          params,
+          querystring: Type.Object(waitQuery, { additionalProperties: false }),
+          headers: WriteHeaders,
+          response: answersToWrite(
+            SandboxResponse,
+            'quota_exceeded',
+            'sandbox_not_found',
+            'invalid_state_transition',
+          ),
+        },
+      },
+      (request, reply) => {
+        const caller = writerOf(request, reply);
+        return waiters.hold(contextOf(request), caller, request.query, reply, (wantedUntil) =>
+          resumeSandbox(contextOf(request), caller, keyOf(request), {
+            queue: request.query.wait_for !== undefined,
+            wantedUntil,
+          }),
         );
       },
     );

@@ -97,6 +97,15 @@ export const SANDBOX_FIELDS = {
       Nullable(Type.String({ description: 'An extension: `stop_reason` in a sentence for people.' })),
     ),
   ),
+  paused_at: nullable(
+    instant,
+    Type.Optional(
+      Field(
+        Nullable(DateTime),
+        'An extension: the time since which its memory is on the disk. Its next start continues it. Null: it is not paused.',
+      ),
+    ),
+  ),
   command: nullable(
     object<SandboxCommand>(),
     Type.Optional(

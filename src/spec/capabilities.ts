@@ -48,5 +48,6 @@ export const CAPABILITIES = [
   'idle_timeout',
   'registry_credentials',
   'disk_snapshots',
+  'pause',
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];

@@ -20,7 +20,7 @@ export interface Requirement {
 export interface OtherFields {
   runtime?: { cmd?: string[] | null; entrypoint?: string[] | null };
   mounts?: MountRequest[];
-  lifecycle?: { ephemeral?: boolean };
+  lifecycle?: { ephemeral?: boolean; idle_timeout_secs?: number | null };
   network?: NetworkRequest & { max_udp_connections?: number | null };
 }
 

@@ -54,6 +54,8 @@ export interface RunSpec {
   endsWithCommand?: boolean;
   /** A request to a preview starts it. Default: false. */
   wakeOnRequest?: boolean;
+  /** The idle timeout pauses it. Default: false, it stops it. */
+  pausesWhenIdle?: boolean;
   idleTimeoutSecs: number | null;
   maxDurationSecs: number | null;
   demands: Capability[];

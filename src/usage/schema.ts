@@ -97,7 +97,10 @@ export const StorageUsage = Named(
         'StorageDailyUsage',
         {
           day,
-          volume_id: Field(Uuid, 'The id of the volume. An extension: or of a snapshot.'),
+          volume_id: Field(
+            Uuid,
+            'The id of the volume. An extension: or of a snapshot, or of a paused sandbox.',
+          ),
           mib_seconds: quantity('The used storage in MiB times the seconds it was used.'),
         },
         'The storage that one volume used on one UTC day.',
@@ -108,7 +111,7 @@ export const StorageUsage = Named(
       Named(
         'VolumeIdentity',
         {
-          id: Field(Uuid, 'The id of the volume or snapshot.'),
+          id: Field(Uuid, 'The id of the volume, snapshot or paused sandbox.'),
           name: Type.Optional(
             Nullable(Type.String({ description: 'The name of the volume. Null for the host volume.' })),
           ),

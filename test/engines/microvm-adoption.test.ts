@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { connectAgent } from '../../src/engines/microvm/agent-session.js';
-import { readRecord } from '../../src/engines/microvm/holdings.js';
+import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { isAlive } from '../../src/engines/microvm/processes.js';
 import { withDirectory } from '../../src/engines/microvm/supervisor.js';

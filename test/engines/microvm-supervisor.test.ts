@@ -19,7 +19,7 @@ import { holdingOf, readHeld } from '../../src/engines/microvm/holdings.js';
 import { followOutput } from '../../src/engines/microvm/output-log.js';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { isAlive } from '../../src/engines/microvm/processes.js';
-import { askUse, connectIn, requestStop } from '../../src/engines/microvm/supervisor.js';
+import { askUse, connectIn, requestSave, requestStop } from '../../src/engines/microvm/supervisor.js';
 import { untilReady } from '../../src/engines/microvm/until-ready.js';
 import { microsOf, now } from '../../src/lib/instant.js';
 import {
@@ -359,12 +359,55 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     expect(isAlive(first)).toBe(true);
   });
 
+  test.each([
+    [
+      'refuses',
+      `echo '{"error": {"class": "GenericError", "desc": "the disk is \\u0007 vmdk"}}' >&6`,
+      'vmdk',
+    ],
+    ['fails', `echo '{"event": "MIGRATION", "data": {"status": "failed"}}' >&6`, 'cannot write it'],
+    ['writes nothing', `echo '{"event": "MIGRATION", "data": {"status": "completed"}}' >&6`, 'does not fit'],
+    ['writes too much', undefined, 'does not fit'],
+  ])('lets the sandbox run on when its monitor %s at a save', async (_, answer, words) => {
+    const vm = begin(`${READY}
+      read -r stop <&6; echo '{"event": "STOP"}' >&6
+      while read -r line <&6; do
+        echo "$line"
+        case "$line" in *'"migrate"'*) ${answer ?? 'echo too much'} ;; esac
+      done`);
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    const isLarge = answer === undefined;
+    const saving = requestSave(vm.places.run, isLarge ? 1_000_000 : 1_000_000_000);
+    if (isLarge) {
+      await until(
+        async () => Promise.resolve(vm.console()),
+        (text) => text.includes('too much'),
+      );
+      appendFileSync(join(vm.places.run, 'memory'), Buffer.alloc(3_000_000));
+    }
+    await expect(saving).rejects.toThrow(words);
+    const console = await until(
+      async () => Promise.resolve(vm.console()),
+      (text) => text.includes('"cont"'),
+    );
+    expect(console).toContain('getfd');
+    expect(readdirSync(vm.places.run)).not.toContain('memory');
+    const record = (await vm.record())!;
+    expect([record.end, record.savedBytes, isAlive(record)]).toEqual([undefined, undefined, true]);
+  });
+
   test('killed, takes its monitor with it, and the run ends at its last sign of life', async () => {
     const vm = begin(`${READY} sleep 600`);
     const record = await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
     const image = { env: [], entrypoint: [], user: '', workdir: '', stopSignal: null };
     const ids = { orgId: 'o', sandboxId: 's', firstRunId: 'r', imageDigest: 'd', image };
-    const held = { places: vm.places, identity: ids, run: { runId: 'r', user: USER, workdir: '/' }, record };
+    const held = {
+      places: vm.places,
+      identity: ids,
+      run: { runId: 'r', user: USER, workdir: '/' },
+      record,
+      saved: undefined,
+    };
     expect(await holdingOf({ ...held, isAlive: true })).toMatchObject({ state: 'running', finishedAt: null });
     const killedAt = microsOf(now());
     process.kill(record.supervisor.pid, 'SIGKILL');

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readRecord } from '../../src/engines/microvm/holdings.js';
+import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import type { Client } from '../support/client.js';
 import { sh as shInside } from '../support/guest.js';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { isAlive } from '../../src/engines/microvm/processes.js';
-import { readRecord } from '../../src/engines/microvm/holdings.js';
+import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { instantFromMicros, shortInstant } from '../../src/lib/instant.js';
 import type { Client } from '../support/client.js';
 import { allEvents, openEvents } from '../support/event-stream.js';

@@ -2,7 +2,7 @@ import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe } from 'vitest';
-import { readRecord } from '../../src/engines/microvm/holdings.js';
+import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { placesOf, type SandboxPlaces } from '../../src/engines/microvm/places.js';
 import type { RunRecord } from '../../src/engines/microvm/record.js';
 import { startSupervisor, type SupervisorOptions } from '../../src/engines/microvm/supervisor.js';

@@ -192,6 +192,7 @@ export function shown({ kind: _kind, removed_at: _removed, ...fields }: Line) {
     status_reason: null,
     stop_reason: null,
     stop_message: null,
+    paused_at: null,
     command: null,
     image_digest: null,
     disk_snapshot_id: null,

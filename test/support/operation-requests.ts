@@ -84,6 +84,10 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   start_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/start`, body: {} }),
   stop_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/stop`, body: {} }),
   restart_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/restart`, body: {} }),
+  pause_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/pause`, body: {} }),
+  pause_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/pause`, body: {} }),
+  resume_sandbox: ({ sandbox }) => ({ path: `/v1/sandboxes/${sandbox.id}/resume`, body: {} }),
+  resume_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}/resume`, body: {} }),
   get_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
   delete_by_name: ({ sandbox }) => ({ path: `/v1/sandboxes/by-name/${sandbox.name}` }),
   update_sandbox_by_name: ({ sandbox }) => ({
@@ -418,6 +422,7 @@ const TABLES = [
   'template_contexts',
   'template_logs',
   'template_layers',
+  'pauses',
 ];
 
 const DIGESTS = TABLES.map(

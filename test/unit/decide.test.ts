@@ -19,6 +19,8 @@ describe('the reconciler', () => {
       placed: true,
       quiet: false,
       lacksParts: false,
+      keepsMemory: false,
+      paused: false,
     };
     expect(decide({ ...wanted, status: 'running', runStarted: true }, holds)).toBe('record_exit');
     expect(decide({ ...wanted, status: 'stopping', runStarted: true }, holds)).toBe('record_exit');
@@ -32,10 +34,11 @@ describe('the reconciler', () => {
           holding('current', state),
           holding('older', state),
           { ...holding('current', state), keepsRecord: true },
+          ...(state === 'exited' ? [{ ...holding('current', state), savedMib: 64 }] : []),
           ...(state === 'prepared' ? [{ ...holding('current', state), failure: EVICTED }] : []),
         ],
   );
-  const run = { runId: 'current', runOpen: true, lacksParts: false };
+  const run = { runId: 'current', runOpen: true, lacksParts: false, keepsMemory: false, paused: false };
   const settled = STATUSES.flatMap((status): Wanted[] =>
     [false, true].flatMap((removed): Wanted[] =>
       // A run is open exactly in these statuses. A run with a recorded start is never `starting`.
@@ -50,6 +53,8 @@ describe('the reconciler', () => {
               placed: status !== 'created',
               quiet: true,
               lacksParts: false,
+              keepsMemory: false,
+              paused: false,
             },
           ]
         : [
@@ -65,7 +70,12 @@ describe('the reconciler', () => {
     ),
   );
 
-  const wants = settled.flatMap((wanted) => [wanted, { ...wanted, lacksParts: wanted.runOpen }]);
+  const wants = settled.flatMap((wanted) => [
+    wanted,
+    { ...wanted, lacksParts: wanted.runOpen },
+    ...(wanted.status === 'stopping' ? [{ ...wanted, keepsMemory: true }] : []),
+    ...(wanted.status === 'stopped' && !wanted.removed ? [{ ...wanted, paused: true }] : []),
+  ]);
 
   /** The runtime holds nothing of a run without a worker. */
   const possible = ({ placed }: Wanted, holds: Holding | undefined) => placed || holds?.runId !== 'current';
@@ -84,6 +94,8 @@ describe('the reconciler', () => {
     } else {
       expect(decide(wanted, holds)).toBe('nothing');
       expect(holds?.state === 'running').toBe(wanted.status === 'running');
+      if (['created', 'stopped', 'failed'].includes(wanted.status))
+        expect(holds?.savedMib !== undefined).toBe(wanted.paused);
       if (wanted.status === 'running') expect(wanted.lacksParts).toBe(false);
     }
     const waits = wanted.status === 'starting' && !wanted.placed;
@@ -110,6 +122,12 @@ describe('the reconciler', () => {
         return holds!.state === 'prepared' || holds!.state === 'starting'
           ? { ...world, holds: holding(holds!.runId, 'prepared'), wanted: { ...wanted, quiet: true } }
           : { ...world, holds: holding(holds!.runId, 'exited') };
+      case 'pause':
+        return { ...world, holds: { ...holding(holds!.runId, 'exited'), savedMib: 64 } };
+      case 'discard_memory':
+        return { ...world, holds: { ...holds!, savedMib: undefined } };
+      case 'record_memory_lost':
+        return { ...world, wanted: { ...wanted, status: 'failed', paused: false } };
       case 'drop_record':
         return { ...world, holds: { ...holds!, keepsRecord: false } };
       case 'destroy':
@@ -120,7 +138,10 @@ describe('the reconciler', () => {
         return { ...world, wanted: { ...wanted, lacksParts: false } };
       case 'record_destroyed':
         return { ...world, destroyed: true };
-      case 'record_exit':
+      case 'record_exit': {
+        const paused = wanted.keepsMemory && holds?.savedMib !== undefined && !wanted.removed;
+        return { ...world, wanted: { ...wanted, status: 'stopped', runOpen: false, paused } };
+      }
       case 'record_cancelled':
       case 'record_lost':
         return { ...world, wanted: { ...wanted, status: 'stopped', runOpen: false } };

@@ -9,6 +9,7 @@ const row = (sandboxId: string, more: Partial<ReconcileRow> = {}): ReconcileRow 
   sandboxId,
   changedAt: 't1',
   startedAt: 't0',
+  resumes: false,
   stopReason: null,
   maxDurationSecs: null,
   idleTimeoutSecs: null,
@@ -21,6 +22,8 @@ const row = (sandboxId: string, more: Partial<ReconcileRow> = {}): ReconcileRow 
     runOpen: true,
     placed: true,
     lacksParts: false,
+    keepsMemory: false,
+    paused: false,
   },
   ...more,
 });

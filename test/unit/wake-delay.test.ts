@@ -16,6 +16,7 @@ function run(endReason: string, lastedMs: number | null, stopReason: string | nu
     seen_at: null,
     end_reason: endReason,
     stop_reason: stopReason,
+    resumes: false,
     command: null,
     max_duration_secs: null,
     idle_timeout_secs: null,

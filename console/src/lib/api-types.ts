@@ -930,12 +930,15 @@ export type SandboxNetworkResponse = {
   tls?: TlsConfig | null;
 };
 
+export type SandboxOnIdle = 'stop' | 'pause';
+
 export type SandboxPolicy = {
   ephemeral?: boolean;
   idle_timeout_secs?: number | null;
   max_duration_secs?: number | null;
   ends_with_command?: boolean;
   wake_on_request?: boolean;
+  on_idle?: SandboxOnIdle;
 };
 
 export type SandboxResponse = {
@@ -953,6 +956,7 @@ export type SandboxResponse = {
   status_reason?: SandboxStatusReason | null;
   stop_reason?: SandboxStopReason | null;
   stop_message?: string | null;
+  paused_at?: string | null;
   command?: SandboxCommand | null;
   image_digest?: string | null;
   runtime?: string | null;
@@ -1030,7 +1034,8 @@ export type SandboxStopReason =
   | 'engine'
   | 'lost'
   | 'start_failed'
-  | 'secret_violation';
+  | 'secret_violation'
+  | 'paused';
 
 export type SandboxSummary = {
   created: number;
@@ -1046,6 +1051,8 @@ export type SandboxSummary = {
 export type SandboxTransferRequest = { from: string; to: string };
 
 export type SandboxWaitFor = 'running';
+
+export type SandboxWaitForPaused = 'paused';
 
 export type SandboxWaitForStopped = 'stopped';
 
@@ -1439,6 +1446,7 @@ export type WrittenSandboxResponse = {
   status_reason?: SandboxStatusReason | null;
   stop_reason?: SandboxStopReason | null;
   stop_message?: string | null;
+  paused_at?: string | null;
   command?: SandboxCommand | null;
   image_digest?: string | null;
   runtime?: string | null;
@@ -1571,6 +1579,18 @@ export interface Operations {
     body: undefined;
     answer: WrittenSandboxResponse;
   };
+  'POST /v1/sandboxes/{sandbox_id}/pause': {
+    path: { sandbox_id: string };
+    query: { wait_for?: SandboxWaitForPaused; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/{sandbox_id}/resume': {
+    path: { sandbox_id: string };
+    query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
   'POST /v1/sandboxes/{sandbox_id}/restart': {
     path: { sandbox_id: string };
     query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
@@ -1604,6 +1624,18 @@ export interface Operations {
   'POST /v1/sandboxes/by-name/{name}/stop': {
     path: { name: string };
     query: { wait_for?: SandboxWaitForStopped; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/pause': {
+    path: { name: string };
+    query: { wait_for?: SandboxWaitForPaused; wait_timeout?: number };
+    body: undefined;
+    answer: WrittenSandboxResponse;
+  };
+  'POST /v1/sandboxes/by-name/{name}/resume': {
+    path: { name: string };
+    query: { wait_for?: SandboxWaitFor; wait_timeout?: number };
     body: undefined;
     answer: WrittenSandboxResponse;
   };

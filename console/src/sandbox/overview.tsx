@@ -41,7 +41,9 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
         </p>
       )}
       {sandbox.status === 'stopped' && sandbox.stop_message != null && (
-        <p class="panel">It stopped: {sandbox.stop_message}.</p>
+        <p class="panel">
+          {sandbox.paused_at == null ? 'It stopped' : 'It is paused'}: {sandbox.stop_message}.
+        </p>
       )}
       <section class="panel" aria-label="Facts">
         <Facts
@@ -123,6 +125,7 @@ function Timeline({ sandbox }: { sandbox: SandboxResponse }) {
     'sandbox_command_ended',
     'sandbox_stop_requested',
     'sandbox_stopped',
+    'sandbox_paused',
     'sandbox_failed',
     'sandbox_renamed',
   ]);

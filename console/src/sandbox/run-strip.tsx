@@ -7,7 +7,7 @@ import './sandbox.css';
 import { inWords } from './words';
 
 /** The events that end a run. */
-export const ENDS = ['sandbox_stopped', 'sandbox_failed', 'sandbox_run_closed'];
+export const ENDS = ['sandbox_stopped', 'sandbox_paused', 'sandbox_failed', 'sandbox_run_closed'];
 
 const WIDTH = 1000;
 const HEIGHT = 34;

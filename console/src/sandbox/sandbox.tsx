@@ -9,7 +9,7 @@ import { confirm } from '../parts/confirm';
 import { FileBrowser } from '../parts/file-browser';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
-import { DELETE_CONSEQUENCE, VERBS, type Verb } from '../sandboxes/operations';
+import { DELETE_CONSEQUENCE, VERBS, verbsOf, type Verb } from '../sandboxes/operations';
 import { Events } from './events';
 import { Logs } from './logs';
 import { Network } from './network';
@@ -66,7 +66,7 @@ export function Sandbox() {
             <Link class="button" href={`/sandboxes?create=form&from=${id}`}>
               Duplicate
             </Link>
-            {(Object.keys(VERBS) as Verb[]).map((verb) => (
+            {verbsOf(sandbox.data).map((verb) => (
               <button
                 key={verb}
                 type="button"

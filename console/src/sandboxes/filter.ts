@@ -15,6 +15,7 @@ export const STATUSES = Object.keys(STATUS);
 const REASON: Record<SandboxStopReason, true> = {
   requested: true,
   idle: true,
+  paused: true,
   max_duration: true,
   quota: true,
   command: true,

@@ -1,9 +1,11 @@
 import { Type, type Static } from 'typebox';
 import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js';
-import { STATUSES, StopReason } from '../../spec/statuses.js';
+import { STATUSES } from '../../spec/statuses.js';
 import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
 import { FORK_EVENTS } from './fork-events.js';
+import { PAUSE_EVENTS } from './pause-events.js';
 import { POOL_EVENTS } from './pool-events.js';
+import { end, run, sandbox, transition } from './run-payloads.js';
 import { SNAPSHOT_EVENTS } from './snapshot-events.js';
 import { TEMPLATE_EVENTS } from './template-events.js';
 
@@ -16,18 +18,6 @@ const previewId = Type.Optional(Uuid);
 const OPERATOR = ['system'] as const;
 const ANYONE = ['api_key', 'user', 'system'] as const;
 
-const sandbox = { sandbox_id: Uuid, name: text };
-const transition = { previous_status: status, status, reason };
-const run = { ...sandbox, run_id: Nullable(Uuid) };
-const end = {
-  ...run,
-  reason,
-  stop_reason: Type.Optional(StopReason),
-  message: Nullable(text),
-  exit_code: Nullable(Type.Integer()),
-  started_at: time,
-  stopped_at: time,
-};
 /**
  * A session never shows its content, and its arguments only if the operator has turned that on: they may hold secrets.
  */
@@ -168,13 +158,13 @@ export const CATALOGUE = {
   sandbox_start_requested: event(
     'sandbox',
     ANYONE,
-    'A start was requested and admitted. With the reason `preview_request`, a request to the preview `preview_id` woke the sandbox.',
-    { ...run, ...transition, preview_id: previewId },
+    'A start was requested and admitted. With the reason `preview_request`, a request to the preview `preview_id` woke the sandbox. With `session_request` a session did. With `resumes` the run continues the memory of a pause.',
+    { ...run, ...transition, preview_id: previewId, resumes: Type.Optional(Type.Boolean()) },
   ),
   sandbox_start_queued: event(
     'sandbox',
     ANYONE,
-    'A start or restart was requested and admitted while the sandbox was stopping. It follows the end of the run. The reason `preview_request` is that of a start.',
+    'A start or restart was requested and admitted while the sandbox was stopping. It follows the end of the run. The reasons `preview_request` and `session_request` are those of a start.',
     { ...run, ...transition, preview_id: previewId },
   ),
   sandbox_start_waiting: event(
@@ -192,8 +182,8 @@ export const CATALOGUE = {
   sandbox_started: event(
     'sandbox',
     SYSTEM,
-    'The runtime started the sandbox. A stop or a deletion requested earlier keeps its status.',
-    { ...run, ...transition, started_at: time },
+    'The runtime started the sandbox. A stop or a deletion requested earlier keeps its status. With `resumes` it continued its memory.',
+    { ...run, ...transition, started_at: time, resumes: Type.Optional(Type.Boolean()) },
   ),
   sandbox_command_ended: event(
     'sandbox',
@@ -217,6 +207,7 @@ export const CATALOGUE = {
       ...transition,
     },
   ),
+  ...PAUSE_EVENTS,
   sandbox_stopped: event('sandbox', SYSTEM, 'The run of a sandbox ended in order.', {
     ...end,
     ...transition,

@@ -18,4 +18,5 @@ export const CAPABILITIES: readonly Capability[] = [
   'idle_timeout',
   'registry_credentials',
   'secret_env',
+  'pause',
 ];

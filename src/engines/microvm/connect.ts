@@ -89,6 +89,7 @@ export async function connectMicrovm(
     parts: {
       directory,
       monitor,
+      version,
       isEmulated,
       kvmGroup: kvm?.group,
       boot: await engineBootFiles(directory, options.microvmKernel),

@@ -1,10 +1,12 @@
 import { readdir, stat } from 'node:fs/promises';
 import type { Exit, Holding } from '../../engine/runtime.js';
 import { instantFromMicros } from '../../lib/instant.js';
-import { readIdentity, readRunFile, readText, type Identity, type RunFile } from './identity.js';
+import { readIdentity, readRunFile, type Identity, type RunFile } from './identity.js';
 import { placesOf, sandboxesDirectory, type SandboxPlaces } from './places.js';
 import { isAlive } from './processes.js';
-import { parseRecord, type RunEnd, type RunRecord } from './record.js';
+import { readSaved, type SavedMemory } from './saved-memory.js';
+import type { RunEnd, RunRecord } from './record.js';
+import { readRecord } from './read-record.js';
 
 /** A sandbox as its directory tells it. */
 export interface HeldSandbox {
@@ -13,6 +15,8 @@ export interface HeldSandbox {
   run: RunFile | undefined;
   record: RunRecord | undefined;
   isAlive: boolean;
+  /** The memory of its latest run. Undefined: none is on the disk. */
+  saved: SavedMemory | undefined;
 }
 
 /** A run counts from the moment at which its first program runs; before, another start may take its place. */
@@ -36,19 +40,15 @@ export async function readHeld(engineDirectory: string, sandboxId: string): Prom
   const first = await readRecord(places);
   const alive = first !== undefined && first.end === undefined && isAlive(first);
   const record = alive || first?.end !== undefined ? first : await readRecord(places);
-  return { places, identity, run, record, isAlive: alive };
-}
-
-/** Undefined: no supervisor has begun. */
-export async function readRecord({ record }: SandboxPlaces): Promise<RunRecord | undefined> {
-  const text = await readText(record);
-  return text === undefined ? undefined : parseRecord(text);
+  const saved = alive ? undefined : await readSaved(places);
+  return { places, identity, run, record, isAlive: alive, saved };
 }
 
 export async function holdingOf(held: HeldSandbox): Promise<Holding> {
   const { identity, run, record } = held;
   const { orgId, sandboxId, imageDigest, firstRunId } = identity;
-  const ids = { orgId, sandboxId, runId: run?.runId ?? firstRunId, imageDigest };
+  const savedMib = held.saved && Math.ceil(held.saved.bytes / MIB);
+  const ids = { orgId, sandboxId, runId: run?.runId ?? firstRunId, imageDigest, savedMib };
   const none = { ...ids, state: 'prepared' as const, startedAt: null, finishedAt: null, exit: null };
   if (record?.startedAt === undefined || record.readyAt === undefined) return none;
   const startedAt = instantFromMicros(record.startedAt);
@@ -68,6 +68,7 @@ async function lastSignOfLife({ alive }: SandboxPlaces, startedAt: bigint): Prom
   return sign > startedAt ? sign : startedAt;
 }
 
+const MIB = 1024 * 1024;
 const KILLED = 137;
 const GUEST_DIED = 255;
 

@@ -34,6 +34,9 @@ const RunFile = Type.Object({
   link: Type.Optional(Type.String()),
   /** The files of its disk images. Absent: it has none. */
   diskImages: Type.Optional(Type.Array(Type.Object({ file: Type.String(), isReadonly: Type.Boolean() }))),
+  /** The machine as a monitor must make it again to continue its memory. Absent: an earlier release has started it. */
+  shape: Type.Optional(Type.String()),
+  memoryMib: Type.Optional(Type.Integer()),
 });
 export type RunFile = Static<typeof RunFile>;
 

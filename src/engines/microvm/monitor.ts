@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { DESCRIPTOR } from './supervisor.js';
 
 /** A block device. The file is a descriptor of the monitor, so that its user needs no path. */
@@ -21,6 +22,8 @@ export interface VirtualMachine {
   commandLine: string;
   /** The address of its interface. Undefined: it has none. */
   mac: string | undefined;
+  /** It continues a memory, which the supervisor names. */
+  isRestored: boolean;
   /** The number of descriptors that the service opened for it. */
   files: number;
 }
@@ -49,6 +52,7 @@ export function monitorArguments(machine: VirtualMachine): string[] {
     'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny',
     // The supervisor lets the processors run.
     '-S',
+    ...(machine.isRestored ? ['-incoming', 'defer'] : []),
     '-machine',
     MACHINE,
     ...processorArguments(machine),
@@ -93,10 +97,21 @@ export function monitorArguments(machine: VirtualMachine): string[] {
   ];
 }
 
+/** A digest of the machine: a monitor continues only a memory of the same one, by the same version of QEMU. */
+export function shapeOf(
+  machine: Pick<VirtualMachine, 'isEmulated' | 'vcpus' | 'memoryMib' | 'disks' | 'mac'>,
+  version: string,
+): string {
+  const { vcpus, memoryMib, mac = '' } = machine;
+  const disks = machine.disks.map(({ serial, format, isReadonly }) => [serial, format, isReadonly]);
+  const parts = [version, MACHINE, processorArguments(machine), vcpus, memoryMib, mac, PORTS, disks];
+  return createHash('sha256').update(JSON.stringify(parts)).digest('hex');
+}
+
 /** Without PCI, and with the tables by which a kernel of a distribution finds the devices. */
 const MACHINE = 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on';
 
-function processorArguments({ isEmulated }: VirtualMachine): string[] {
+function processorArguments({ isEmulated }: Pick<VirtualMachine, 'isEmulated'>): string[] {
   if (!isEmulated) return ['-accel', 'kvm', '-cpu', 'host'];
   return ['-accel', `tcg,tb-size=${TRANSLATION_MIB}`, '-cpu', 'qemu64'];
 }

@@ -14,6 +14,8 @@ export interface MicrovmParts {
   directory: string;
   /** The program of the monitor. */
   monitor: string;
+  /** The version of the monitor. */
+  version: string;
   isEmulated: boolean;
   /** That of /dev/kvm. Undefined: there is none, or the service needs none. */
   kvmGroup: number | undefined;

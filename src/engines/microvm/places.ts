@@ -15,6 +15,8 @@ export interface SandboxPlaces {
   /** By the supervisor. */
   record: string;
   alive: string;
+  /** The directory of the latest run was moved there when another run began to continue it. */
+  paused: string;
   /** The output of the runs; see `output-log.ts`. */
   output: string;
   olderOutput: string;
@@ -36,6 +38,7 @@ export function placesOf(engineDirectory: string, sandboxId: string): SandboxPla
     runFile: join(run, 'run.json'),
     record: join(run, 'record'),
     alive: join(run, 'alive'),
+    paused: join(directory, 'paused'),
     output: join(directory, 'output'),
     olderOutput: join(directory, 'output.1'),
   };

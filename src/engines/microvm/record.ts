@@ -19,6 +19,8 @@ export interface RunRecord {
   command: { code: number; signal: number | null; outOfMemory: boolean | null; endedAt: bigint } | undefined;
   exit: { code: number; outOfMemory: boolean } | undefined;
   end: RunEnd | undefined;
+  /** The bytes of its memory in a file. Undefined: no run can continue it. */
+  savedBytes: number | undefined;
 }
 
 export interface RunEnd {
@@ -37,6 +39,7 @@ const STARTED = /^started (\d{15,17})$/m;
 const READY = /^ready (\d{15,17})$/m;
 const FAILED = /^failed (.+)$/m;
 const COMMAND = /^command (\d{1,3}) (\d{1,2}) ([012]) (\d{15,17})$/m;
+const SAVED = /^saved (\d{1,15})$/m;
 const EXIT = /^exit (\d{1,3}) ([012])$/m;
 const ENDED =
   /^ended (\d{15,17})\nstatus (\d{1,6})\ncpu (\d{1,15})\nstop (none|asked|forced)\nshutdown (none|guest|host)$/m;
@@ -56,6 +59,7 @@ export function parseRecord(text: string): RunRecord | undefined {
     command: commandIn(COMMAND.exec(text)),
     exit: exitIn(EXIT.exec(text)),
     end: endIn(ENDED.exec(text)),
+    savedBytes: savedIn(SAVED.exec(text)),
   };
 }
 
@@ -80,6 +84,10 @@ function commandIn(found: RegExpExecArray | null): RunRecord['command'] {
 
 function exitIn(found: RegExpExecArray | null): RunRecord['exit'] {
   return found ? { code: Number(found[1]), outOfMemory: found[2] === '1' } : undefined;
+}
+
+function savedIn(found: RegExpExecArray | null): number | undefined {
+  return found ? Number(found[1]) : undefined;
 }
 
 function endIn(found: RegExpExecArray | null): RunEnd | undefined {

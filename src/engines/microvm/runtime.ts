@@ -1,7 +1,17 @@
 import { watch } from 'node:fs';
 import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Activity, Capacity, Holding, LogChunk, LogQuery, Run, Runtime } from '../../engine/runtime.js';
+import {
+  PauseRefusedError,
+  type Activity,
+  type Capacity,
+  type EnginePauses,
+  type Holding,
+  type LogChunk,
+  type LogQuery,
+  type Run,
+  type Runtime,
+} from '../../engine/runtime.js';
 import type { CommandState } from '../../guest/command-end.js';
 import { instantFromMicros } from '../../lib/instant.js';
 import { sleep } from '../../lib/sleep.js';
@@ -13,10 +23,12 @@ import { heldSandboxes, holdingOf, readHeld, type HeldSandbox } from './holdings
 import { followOutput } from './output-log.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf, sandboxesDirectory } from './places.js';
+import type { RunRecord } from './record.js';
 import { isAlive, isRunning, useOf } from './processes.js';
+import { discardSaved, memoryFile, mostSavedMib } from './saved-memory.js';
 import { VmStarts } from './starts.js';
 import type { RunningNetwork } from './network/vm-networks.js';
-import { askUse, DESCRIPTOR, requestStop } from './supervisor.js';
+import { askUse, DESCRIPTOR, requestSave, requestStop } from './supervisor.js';
 
 /** After this time the output is read again, also where the kernel tells nothing of it. */
 const LOOK_MS = 1_000;
@@ -50,6 +62,14 @@ export class MicrovmRuntime implements Runtime {
   readonly capabilities: ReadonlySet<Capability>;
   /** An agent is a process of the sandbox, and costs nothing of an engine. */
   readonly opensGuestsEarly = true;
+  readonly pauses: EnginePauses = {
+    pause: (sandboxId) => this.pause(sandboxId),
+    discard: async (sandboxId) => {
+      await discardSaved(placesOf(this.parts.directory, sandboxId));
+      this.parts.imageUses.claims.release(sandboxId);
+      this.parts.changes.announce();
+    },
+  };
 
   private readonly parts: MicrovmParts;
   private readonly starts: VmStarts;
@@ -90,14 +110,26 @@ export class MicrovmRuntime implements Runtime {
     // A supervisor that was killed takes its monitor with it.
     if (!(await requestStop(places.run, graceMs)) && monitor && isRunning(monitor))
       process.kill(monitor.pid, 'SIGKILL');
-    const limit = performance.now() + KILLED_MS;
-    while (isAlive(record)) {
-      if (performance.now() > limit) throw new Error(`the monitor of the sandbox ${sandboxId} does not end`);
-      await sleep(SETTLE_MS);
-    }
+    await untilEnded(sandboxId, record);
+    await this.ended(sandboxId);
+    this.parts.imageUses.claims.release(sandboxId);
+  }
+
+  /** The images of disks stay those of the sandbox, whose memory knows what is in them. */
+  private async pause(sandboxId: string): Promise<void> {
+    const held = await readHeld(this.parts.directory, sandboxId);
+    if (held?.record === undefined || !held.isAlive) return;
+    const memoryMib = held.run?.memoryMib;
+    if (memoryMib === undefined)
+      throw new PauseRefusedError('an earlier release has started it: restart it, and pause it then');
+    await requestSave(held.places.run, mostSavedMib(memoryMib) * MIB);
+    await untilEnded(sandboxId, held.record);
+    await this.ended(sandboxId);
+  }
+
+  private async ended(sandboxId: string): Promise<void> {
     await this.parts.networks.finish(sandboxId);
     this.parts.users.claims.release(sandboxId);
-    this.parts.imageUses.claims.release(sandboxId);
     this.parts.changes.announce();
   }
 
@@ -124,10 +156,14 @@ export class MicrovmRuntime implements Runtime {
     this.running = new Map(running.map((sandbox) => [sandbox.identity.sandboxId, sandbox]));
     const runs = running.flatMap(({ identity, run }) => (run ? [[identity.sandboxId, run] as const] : []));
     this.parts.users.claims.keep(new Map(runs.map(([id, { user }]) => [id, user])), listedAt);
+    const paused = held.flatMap(({ identity, saved }) =>
+      saved ? [[identity.sandboxId, saved.run] as const] : [],
+    );
     this.parts.imageUses.claims.keep(
-      new Map(runs.map(([id, { diskImages = [] }]) => [id, diskImages])),
+      new Map([...runs, ...paused].map(([id, { diskImages = [] }]) => [id, diskImages])),
       listedAt,
     );
+    this.parts.networks.keepFor(new Set(paused.flatMap(([, { link }]) => link ?? [])));
     this.guests.keep(new Set(running.flatMap(({ run }) => run?.runId ?? [])));
     await this.parts.networks.note(running.flatMap(networkOf), listedAt);
     return Promise.all(held.map(async (sandbox) => this.holding(sandbox)));
@@ -162,9 +198,10 @@ export class MicrovmRuntime implements Runtime {
   }
 
   async diskUse(sandboxId: string): Promise<number | undefined> {
-    const { disk } = placesOf(this.parts.directory, sandboxId);
-    const found = await stat(disk).catch(() => undefined);
-    return found && found.blocks * 512;
+    const { disk, run, paused } = placesOf(this.parts.directory, sandboxId);
+    const files = [disk, memoryFile(run), memoryFile(paused)];
+    const found = await Promise.all(files.map(async (file) => stat(file).catch(() => undefined)));
+    return found[0] && found.reduce((sum, file) => sum + (file?.blocks ?? 0) * 512, 0);
   }
 
   async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {
@@ -251,5 +288,14 @@ function networkOf({ identity, run, record }: HeldSandbox): RunningNetwork[] {
   return [{ orgId, sandboxId, link: run.link, path }];
 }
 
+async function untilEnded(sandboxId: string, record: RunRecord): Promise<void> {
+  const limit = performance.now() + KILLED_MS;
+  while (isAlive(record)) {
+    if (performance.now() > limit) throw new Error(`the monitor of the sandbox ${sandboxId} does not end`);
+    await sleep(SETTLE_MS);
+  }
+}
+
+const MIB = 1024 * 1024;
 const KILLED = 137;
 const LONGEST_WAIT_MS = 3_600_000;

@@ -12,9 +12,10 @@ import { prepareBoot } from './prepare-boot.js';
 import { prepareDisks } from './prepare-disks.js';
 import { hasRun, readHeld, type HeldSandbox } from './holdings.js';
 import type { Identity, RunFile } from './identity.js';
-import { monitorArguments, type Disk } from './monitor.js';
+import { monitorArguments, shapeOf, type Disk } from './monitor.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf, type SandboxPlaces } from './places.js';
+import { beginRestore, discardSaved, memoryFile, mostSavedMib, type SavedMemory } from './saved-memory.js';
 import { DESCRIPTOR, startSupervisor } from './supervisor.js';
 import { untilReady } from './until-ready.js';
 
@@ -30,15 +31,21 @@ export class VmStarts {
     if (held?.isAlive && !isCurrent)
       throw new Error(`the sandbox ${run.sandboxId} still has a run other than ${run.runId}`);
     const places = placesOf(this.parts.directory, run.sandboxId);
-    if (held?.isAlive) return untilReady(this.parts, places, { signal });
+    if (held?.isAlive) {
+      await untilReady(this.parts, places, { signal });
+      return this.endRestore(run, places, signal);
+    }
     const release = await this.parts.places.acquire(run.orgId, signal);
     if (signal.aborted) return;
     if (!release) throw new Error('the machine is busy with other starts');
     try {
-      const identity = await this.prepare(run, held, places, signal);
+      const saved = run.resumes === true ? savedOf(held) : undefined;
+      const identity = saved ? held!.identity : await this.prepare(run, held, places, signal);
       if (!identity || signal.aborted) return;
-      const { ended } = await this.launch(run, identity, places);
+      if (saved) await beginRestore(places, saved);
+      const { ended } = await this.launch(run, identity, places, saved);
       await untilReady(this.parts, places, { signal, ended });
+      await this.endRestore(run, places, signal);
     } finally {
       // A start that has failed gives up its claims at the next list.
       this.parts.users.claims.settle(run.sandboxId);
@@ -46,6 +53,11 @@ export class VmStarts {
       this.parts.networks.settle(run.sandboxId);
       release();
     }
+  }
+
+  /** The memory is gone from the disk once the processors run. */
+  private async endRestore(run: Run, places: SandboxPlaces, signal: AbortSignal): Promise<void> {
+    if (run.resumes === true && !signal.aborted) await discardSaved(places);
   }
 
   private async prepare(
@@ -56,6 +68,7 @@ export class VmStarts {
   ): Promise<Identity | undefined> {
     const identity = await prepareDisks(this.parts, run, held, signal);
     if (!identity || signal.aborted) return undefined;
+    await discardSaved(places);
     await rm(places.run, { recursive: true, force: true });
     await mkdir(places.run, { mode: 0o700 });
     await syncDirectory(places.directory);
@@ -66,6 +79,7 @@ export class VmStarts {
     run: Run,
     identity: Identity,
     places: SandboxPlaces,
+    saved: SavedMemory | undefined,
   ): Promise<{ ended: Promise<void> }> {
     const { parts } = this;
     const { spec, sandboxId } = run;
@@ -80,7 +94,7 @@ export class VmStarts {
     const user = parts.users.take(sandboxId);
     parts.imageUses.claims.release(sandboxId);
     const workdir = spec.workdir ?? (identity.image.workdir || '/');
-    const network = await parts.networks.make(run);
+    const network = await parts.networks.make(run, saved?.run.link);
     const opened: number[] = [];
     const descriptorOf = (fd: number) => {
       opened.push(fd);
@@ -96,14 +110,6 @@ export class VmStarts {
       }
       const diskImages = [...parts.imageUses.of(sandboxId)];
       const link = network?.link;
-      const file: RunFile = {
-        runId: run.runId,
-        user,
-        workdir,
-        ...(link === undefined ? {} : { link }),
-        ...(diskImages.length > 0 ? { diskImages } : {}),
-      };
-      await writeFileAtomically(places.runFile, JSON.stringify(file), { replace: true });
       const boot = await prepareBoot(parts, run, { identity, network: network?.guest });
       const disks: Disk[] = [
         {
@@ -120,7 +126,8 @@ export class VmStarts {
         },
         { serial: 'boot', format: 'raw', isReadonly: true, descriptor: descriptorOf(boot.configuration) },
       ];
-      let diskFileMib = fileLimit(identity.diskMib ?? spec.diskMib ?? parts.defaultDiskMib);
+      const disk = fileLimit(identity.diskMib ?? spec.diskMib ?? parts.defaultDiskMib);
+      let diskFileMib = Math.max(disk, mostSavedMib(spec.memoryMib));
       for (const [index, mount] of spec.mounts.entries()) {
         const image = images.get(index);
         if (mount.type !== 'disk_image' || !image) continue;
@@ -129,10 +136,31 @@ export class VmStarts {
         const descriptor = descriptorOf(image.fd);
         disks.push({ serial: `image${index}`, format: mount.format, isReadonly, descriptor });
       }
+      const machine = {
+        isEmulated: parts.isEmulated,
+        vcpus: Math.max(1, spec.vcpus),
+        memoryMib: spec.memoryMib,
+        disks,
+        mac: network?.guest.mac,
+      };
+      const shape = shapeOf(machine, parts.version);
+      if (saved && saved.run.shape !== shape) throw new StartRefusedError(OTHER_SHAPE);
+      const file: RunFile = {
+        runId: run.runId,
+        user,
+        workdir,
+        shape,
+        memoryMib: spec.memoryMib,
+        ...(link === undefined ? {} : { link }),
+        ...(diskImages.length > 0 ? { diskImages } : {}),
+      };
+      await writeFileAtomically(places.runFile, JSON.stringify(file), { replace: true });
       const [kernel, initramfs] = [boot.kernel, boot.initramfs].map((path) =>
         descriptorOf(openSync(path, 'r')),
       );
+      const restored = saved && descriptorOf(openSync(memoryFile(places.paused), 'r'));
       return startSupervisor({
+        restored,
         runDirectory: places.run,
         user,
         alsoGroup: parts.kvmGroup,
@@ -142,15 +170,12 @@ export class VmStarts {
         files: opened,
         diskFileMib,
         monitor: monitorArguments({
+          ...machine,
           program: parts.monitor,
-          isEmulated: parts.isEmulated,
-          vcpus: Math.max(1, spec.vcpus),
-          memoryMib: spec.memoryMib,
-          disks,
+          isRestored: saved !== undefined,
           kernel: kernel!,
           initramfs: initramfs!,
           commandLine: boot.commandLine,
-          mac: network?.guest.mac,
           files: opened.length,
         }),
       });
@@ -177,4 +202,12 @@ export class VmStarts {
     };
     return openDiskImage(volumes, orgId, mount, { field, reserve });
   }
+}
+
+const OTHER_SHAPE =
+  'its memory was saved by another version of QEMU, or with other resources, and cannot be continued: start it again';
+
+function savedOf(held: HeldSandbox | undefined): SavedMemory {
+  if (held?.saved) return held.saved;
+  throw new StartRefusedError('the memory of its pause is no longer on the disk: start it again');
 }

@@ -4,6 +4,7 @@ import { closeSync, constants, openSync } from 'node:fs';
 import { createConnection, type Socket } from 'node:net';
 import { arch } from 'node:os';
 import { join } from 'node:path';
+import { PauseRefusedError } from '../../engine/runtime.js';
 import { BUILDS } from '../../guest/programs.js';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
 import { TAP_PROGRAM } from './network/network-probe.js';
@@ -26,6 +27,8 @@ export interface SupervisorOptions {
   changes: number;
   /** The network namespace of the virtual machine, which has a tap. Undefined: it has no network. */
   namespace: number | undefined;
+  /** The descriptor of the memory that the monitor continues. Undefined: it starts anew. */
+  restored?: number | undefined;
   /** Default: 10 MiB. */
   outputFileBytes?: number;
   /** The most of each file that the monitor writes. */
@@ -38,7 +41,7 @@ export interface SupervisorOptions {
 /** Starts a supervisor, which outlives this process. `ended` resolves when it has ended. */
 export function startSupervisor(options: SupervisorOptions): { ended: Promise<void> } {
   const { runDirectory, user, alsoGroup, joined, changes, namespace, files, monitor } = options;
-  const { outputFileBytes = OUTPUT_FILE_BYTES, diskFileMib } = options;
+  const { outputFileBytes = OUTPUT_FILE_BYTES, diskFileMib, restored } = options;
   const complaints = openSync(join(runDirectory, 'complaints'), 'a', 0o600);
   try {
     const [program, ...first] = commandOf(namespace);
@@ -53,6 +56,7 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
         `--inherited=${DESCRIPTOR.first + files.length}`,
         `--log-limit=${outputFileBytes}`,
         `--file-mib=${diskFileMib}`,
+        ...(restored === undefined ? [] : [`--restore=${restored}`]),
         ...joined.map((file) => `--join=${file}`),
         '--',
         ...monitor,
@@ -125,6 +129,29 @@ export async function requestStop(runDirectory: string, graceMs: number): Promis
   return true;
 }
 
+/**
+ * Asks for the memory of the run in a file. Resolves when the run has ended. Throws PauseRefusedError: it runs on.
+ *
+ * @param mostBytes Of the file.
+ */
+export async function requestSave(runDirectory: string, mostBytes: number): Promise<void> {
+  const socket = await connectIn(runDirectory, 'supervisor.sock');
+  try {
+    socket.write(`save ${mostBytes}\n`);
+    let text = '';
+    for await (const chunk of socket) {
+      text = (text + String(chunk)).slice(-LONGEST_ANSWER);
+      const words = UNSAVED.exec(text)?.[1];
+      if (words !== undefined) throw new PauseRefusedError(`the monitor cannot save its memory: ${words}`);
+    }
+  } catch (error) {
+    // A supervisor that ends may reset the connection.
+    if (error instanceof PauseRefusedError) throw error;
+  } finally {
+    socket.destroy();
+  }
+}
+
 /** Undefined: the sandbox has not answered in time, or has answered something else. */
 export async function askUse(runDirectory: string): Promise<GuestUse | undefined> {
   try {
@@ -157,6 +184,7 @@ export interface GuestUse {
   processes: number;
 }
 
+const UNSAVED = /^unsaved (.{1,300})\n/m;
 const USE = /^use (\d{1,15}) (\d{1,15}) (\d{1,9})\n/m;
 const USE_WAIT_MS = 500;
 /** More than a line of a supervisor. */

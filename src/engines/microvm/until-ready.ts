@@ -1,5 +1,5 @@
 import { StartRefusedError } from '../../engine/runtime.js';
-import { readRecord } from './holdings.js';
+import { readRecord } from './read-record.js';
 import type { MicrovmParts } from './parts.js';
 import type { SandboxPlaces } from './places.js';
 import { requestStop } from './supervisor.js';

@@ -7,8 +7,8 @@ import { parseJson } from '../../lib/json.js';
 
 const { O_APPEND, O_WRONLY } = constants;
 
-/** `hasHandover`: it has the late parts of its specification. */
-export type SimulatedHolding = Holding & { hasHandover?: boolean };
+/** `hasHandover`: it has the late parts of its specification. `memoryMib`: of its run. */
+export type SimulatedHolding = Holding & { hasHandover?: boolean; memoryMib?: number };
 
 type Entry = SimulatedHolding | { sandboxId: string; removed: true };
 

@@ -10,10 +10,12 @@ import { sleep } from '../../lib/sleep.js';
 import { newId } from '../../lib/uuid.js';
 import type { CommandEnd, CommandState } from '../../guest/command-end.js';
 import {
+  PauseRefusedError,
   StartRefusedError,
   type Activity,
   type Capacity,
   type Capture,
+  type EnginePauses,
   type Holding,
   type LatePart,
   type LogChunk,
@@ -34,6 +36,10 @@ export interface SimulatedOptions {
   sharedCpuMillis?: number | undefined;
   /** Keeps the whole history for comparison with the store. Default: false. */
   keepJournal?: boolean;
+  /** Called in each pause, which waits for it. */
+  beforePause?: (sandboxId: string) => Promise<void>;
+  /** Why the memory of a sandbox cannot be saved. Undefined: it can. */
+  failPause?: (sandboxId: string) => string | undefined;
   /** Called in each capture, which fails when it throws. */
   onCapture?: (capture: Capture) => Promise<void>;
 }
@@ -54,6 +60,14 @@ export class SimulatedRuntime implements Runtime {
   readonly engineId: string;
   readonly capacity: Capacity;
   readonly snapshots: SimulatedSnapshots;
+  readonly pauses: EnginePauses = {
+    pause: (sandboxId) => this.pause(sandboxId),
+    discard: async (sandboxId) => {
+      const held = this.holdings.get(sandboxId);
+      if (held?.savedMib !== undefined) this.put({ ...held, savedMib: undefined });
+      return Promise.resolve();
+    },
+  };
 
   private holdings = new Map<string, SimulatedHolding>();
   private readonly cpuMicros = new Map<string, number>();
@@ -94,8 +108,12 @@ export class SimulatedRuntime implements Runtime {
   async start(run: Run, signal: AbortSignal): Promise<void> {
     const held = this.holdings.get(run.sandboxId);
     if (held?.runId === run.runId && held.state !== 'prepared') return;
-    const { spec: _, secrets: __, ...ids } = run;
-    this.put({ ...ids, state: 'prepared', startedAt: null, finishedAt: null, exit: null });
+    const { spec: _, secrets: __, resumes = false, ...ids } = run;
+    if (resumes && held?.savedMib === undefined)
+      throw new StartRefusedError('the memory of its pause is no longer on the disk: start it again');
+    // The memory stays until the sandbox runs.
+    const kept = resumes ? { savedMib: held?.savedMib, hasHandover: held?.hasHandover ?? false } : {};
+    this.put({ ...ids, ...kept, state: 'prepared', startedAt: null, finishedAt: null, exit: null });
     await sleep(this.options.startMs ?? 0, signal);
     if (signal.aborted) return;
     if (run.spec.snapshotId !== undefined && !(await this.snapshots.has(run.spec.snapshotId))) {
@@ -103,9 +121,11 @@ export class SimulatedRuntime implements Runtime {
     }
     const failure = this.options.failStart?.(run);
     if (failure !== undefined) throw new StartRefusedError(failure);
-    this.commandEnds.delete(run.sandboxId);
+    if (!resumes) this.commandEnds.delete(run.sandboxId);
     const takes = run.isMember === true ? LATE_PARTS : undefined;
-    this.put({ ...ids, state: 'running', startedAt: now(), finishedAt: null, exit: null, takes });
+    const { memoryMib } = run.spec;
+    const running = { state: 'running', startedAt: now(), finishedAt: null, exit: null } as const;
+    this.put({ ...ids, ...kept, ...running, savedMib: undefined, memoryMib, takes });
   }
 
   /** As process 1, which takes one handover in its life. */
@@ -209,6 +229,16 @@ export class SimulatedRuntime implements Runtime {
     const held = this.holdings.get(sandboxId);
     if (held?.state !== 'running') return;
     this.put({ ...held, state: 'exited', finishedAt: at, exit: { code, outOfMemory: false } });
+  }
+
+  private async pause(sandboxId: string): Promise<void> {
+    await this.options.beforePause?.(sandboxId);
+    const held = this.holdings.get(sandboxId);
+    if (held?.state !== 'running') return;
+    const failure = this.options.failPause?.(sandboxId);
+    if (failure !== undefined) throw new PauseRefusedError(failure);
+    const exit = { code: 0, outOfMemory: false };
+    this.put({ ...held, state: 'exited', finishedAt: now(), exit, savedMib: held.memoryMib ?? 0 });
   }
 
   private put(holding: SimulatedHolding): void {

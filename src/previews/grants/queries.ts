@@ -58,7 +58,8 @@ const IS_OPEN = `(p.revoked_at is null and p.expires_at > $1 and s.removed_at is
   and (k.labels = '{}' or (s.spec -> 'labels')::jsonb @> k.labels) and (o.public_previews or not p.is_public))`;
 const GRANT = `p.org_id, p.id, p.sandbox_id, s.name as sandbox_name, o.name as org_name, p.key_id, p.port, p.host_form,
   p.grant_hash, p.cookie_hash, p.expires_at, s.status, o.preview_notice as notice, ${IS_OPEN} as is_open,
-  coalesce((s.spec -> 'lifecycle' ->> 'wake_on_request')::boolean, false) as wakes`;
+  (coalesce((s.spec -> 'lifecycle' ->> 'wake_on_request')::boolean, false)
+    or s.spec -> 'lifecycle' ->> 'on_idle' = 'pause' is true) as wakes`;
 
 export async function insertPreview(sql: Sql, preview: NewPreview): Promise<void> {
   await sql.query(

@@ -50,6 +50,7 @@ export function endedReason(reason: StopReason | null): AsleepReason {
     case 'requested':
     case 'idle':
     case 'max_duration':
+    case 'paused':
       return 'stopped';
     case 'quota':
     case 'disk_full':

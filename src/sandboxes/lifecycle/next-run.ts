@@ -7,16 +7,18 @@ import type { RunSpec } from '../../spec/run-spec.js';
 
 /** Why a run was requested. */
 export interface RunCause {
-  reason: 'requested' | 'preview_request';
+  reason: 'requested' | 'preview_request' | 'session_request';
   /** The preview whose request started the sandbox. */
   preview_id?: string;
 }
 
 /** An admitted run that has no row yet: its needs and its actor. */
-export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id'> {
+export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id' | 'resumes'> {
   actor: EventActor;
   /** Absent: a caller asked for it. */
   cause?: RunCause;
+  /** A restart: it does not continue the memory of a pause. */
+  isCold?: true;
 }
 
 export function nextRunOf(

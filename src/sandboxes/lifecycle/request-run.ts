@@ -14,12 +14,12 @@ export interface Admitted {
   last_failure_message: null;
   stop_reason: null;
   stop_message: null;
-  command: null;
+  command: SandboxRow['command'];
   run_id: string;
   next_run: null;
 }
 
-type Subject = Pick<SandboxRow, 'org_id' | 'id' | 'name' | 'status'>;
+type Subject = Pick<SandboxRow, 'org_id' | 'id' | 'name' | 'status' | 'paused_at' | 'command'>;
 
 export interface Begun {
   admitted: Admitted;
@@ -27,24 +27,25 @@ export interface Begun {
   event: NewEvent<'sandbox_start_requested'>;
 }
 
-/** Makes the rows of a new run of a settled sandbox, without writing them. */
+/** Makes the rows of a new run of a settled sandbox, without writing them. A paused one resumes. */
 export function admittedRun(
   sandbox: Subject,
-  { actor, cause = REQUESTED, ...needs }: NextRun,
+  { actor, cause = REQUESTED, isCold, ...needs }: NextRun,
   at: Instant,
 ): Begun {
   const { org_id: orgId, id, name, status } = sandbox;
+  const resumes = sandbox.paused_at !== null && isCold !== true;
   const runId = newId();
   return {
     admitted: {
       ...({ status: 'starting', status_reason: 'scheduling', last_failure_message: null } as const),
       stop_reason: null,
       stop_message: null,
-      command: null,
+      command: resumes ? sandbox.command : null,
       run_id: runId,
       next_run: null,
     },
-    run: { org_id: orgId, id: runId, sandbox_id: id, ...needs },
+    run: { org_id: orgId, id: runId, sandbox_id: id, ...needs, resumes },
     event: {
       orgId,
       type: 'sandbox_start_requested',
@@ -58,6 +59,7 @@ export function admittedRun(
         previous_status: status,
         status: 'starting',
         ...cause,
+        ...(resumes ? { resumes } : {}),
       },
     },
   };

@@ -1,4 +1,5 @@
 import { recordEvent } from '../../audit/events/record.js';
+import type { Caller } from '../../access/caller.js';
 import type { Context } from '../../context.js';
 import { announceChange } from '../../db/changes.js';
 import type { Sql } from '../../db/pool.js';
@@ -9,7 +10,8 @@ import { inWrite } from '../../idempotency/write.js';
 import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
 import { extendWanted } from '../../runs/queries.js';
-import { nextRunOf, type NextRun, type RunCause } from './next-run.js';
+import { nextRunOf, type NextRun } from './next-run.js';
+import { isPaused, recordDiscarded } from './paused.js';
 import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { refuseForeign } from './refusals.js';
 import { beginRun } from './request-run.js';
@@ -35,7 +37,7 @@ export async function restartSandbox(
       await extendWanted(batch, orgId, sandbox.id, null);
       return presentSandbox(sandbox, caller.access);
     }
-    if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox);
+    if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox, { isCold: true });
     const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
     const at = ctx.now();
     const limits = await reserve(ctx, tx, caller, {
@@ -43,13 +45,17 @@ export async function restartSandbox(
     });
     checkSize(limits, runSpec);
     const next = nextRunOf(runSpec, limits, actor);
+    const cold = { ...sandbox, paused_at: null };
+    if (isPaused(sandbox))
+      await recordDiscarded(batch, sandbox, { actor, reason: 'restart', at, after: 'starting' });
     if (outcome === 'stopping') {
       return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next), caller.access);
     }
-    const admitted = await beginRun(batch, sandbox, next, at);
-    await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted }, at);
+    const admitted = await beginRun(batch, cold, next, at);
+    const ended = isPaused(sandbox) ? { paused_at: null } : {};
+    await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted, ...ended }, at);
     await announceChange(batch, sandbox.id);
-    return presentSandbox({ ...sandbox, ...admitted }, caller.access);
+    return presentSandbox({ ...cold, ...admitted }, caller.access);
   });
 }
 
@@ -58,9 +64,9 @@ export async function queueRun(
   ctx: Context,
   tx: Sql,
   batch: WriteBatch,
-  caller: Writer,
+  caller: Caller,
   sandbox: LockedSandbox,
-  cause?: RunCause,
+  { cause, isCold }: Pick<NextRun, 'cause' | 'isCold'> = {},
 ): Promise<SandboxResponse> {
   if (sandbox.next_run !== null) return presentSandbox(sandbox, caller.access);
   const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
@@ -68,7 +74,11 @@ export async function queueRun(
   const at = ctx.now();
   const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
   checkSize(limits, runSpec);
-  const next: NextRun = { ...nextRunOf(runSpec, limits, caller.actor), ...(cause && { cause }) };
+  const next: NextRun = {
+    ...nextRunOf(runSpec, limits, caller.actor),
+    ...(cause && { cause }),
+    ...(isCold && { isCold }),
+  };
   await recordEvent(batch, {
     orgId,
     type: 'sandbox_start_queued',

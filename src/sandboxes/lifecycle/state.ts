@@ -2,7 +2,8 @@ import type { SandboxStatus } from '../../spec/statuses.js';
 
 /** The lifecycle: the effect of each event in each status. The types require every combination. */
 
-export const OPERATIONS = ['start', 'stop', 'restart', 'destroy'] as const;
+/** `pause` and `resume` are of sandboxes without a saved memory: `paused.ts` has those of the others. */
+export const OPERATIONS = ['start', 'stop', 'restart', 'pause', 'resume', 'destroy'] as const;
 export type Operation = (typeof OPERATIONS)[number];
 
 /** Events of the current run, from the runtime's record. */
@@ -15,7 +16,9 @@ export type Occurrence =
   /** The runtime refused the start. */
   | 'start_failed'
   /** The runtime has neither the run nor a record of its end. */
-  | 'run_lost';
+  | 'run_lost'
+  /** It ended, and its memory is on the disk. */
+  | 'run_paused';
 
 /**
  * `same`: no effect. `gone`: the sandbox is deleted. `queued`: the status stays, and an admitted run follows the
@@ -30,37 +33,54 @@ const AT_REST = {
   run_crashed: 'same',
   start_failed: 'same',
   run_lost: 'same',
+  run_paused: 'same',
 } as const;
 
 export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, Outcome>> = {
-  created: { start: 'starting', stop: 'refused', restart: 'starting', destroy: 'gone', ...AT_REST },
+  created: {
+    start: 'starting',
+    stop: 'refused',
+    restart: 'starting',
+    pause: 'refused',
+    resume: 'refused',
+    destroy: 'gone',
+    ...AT_REST,
+  },
   starting: {
     start: 'same',
     stop: 'stopping',
     restart: 'same',
+    pause: 'refused',
+    resume: 'same',
     destroy: 'gone',
     run_started: 'running',
     run_ended: 'stopped',
     run_crashed: 'failed',
     start_failed: 'failed',
     run_lost: 'failed',
+    run_paused: 'stopped',
   },
   running: {
     start: 'refused',
     stop: 'stopping',
     restart: 'stopping',
+    pause: 'stopping',
+    resume: 'same',
     destroy: 'gone',
     run_started: 'same',
     run_ended: 'stopped',
     run_crashed: 'failed',
     start_failed: 'same',
     run_lost: 'failed',
+    run_paused: 'stopped',
   },
   stopping: {
     // A start with `wait_for` is queued.
     start: 'refused',
     stop: 'same',
     restart: 'queued',
+    pause: 'refused',
+    resume: 'refused',
     destroy: 'gone',
     // The requested stop continues.
     run_started: 'same',
@@ -69,7 +89,24 @@ export const TRANSITIONS: Record<SandboxStatus, Record<Operation | Occurrence, O
     run_crashed: 'stopped',
     start_failed: 'stopped',
     run_lost: 'stopped',
+    run_paused: 'stopped',
   },
-  stopped: { start: 'starting', stop: 'same', restart: 'starting', destroy: 'gone', ...AT_REST },
-  failed: { start: 'starting', stop: 'same', restart: 'starting', destroy: 'gone', ...AT_REST },
+  stopped: {
+    start: 'starting',
+    stop: 'same',
+    restart: 'starting',
+    pause: 'refused',
+    resume: 'refused',
+    destroy: 'gone',
+    ...AT_REST,
+  },
+  failed: {
+    start: 'starting',
+    stop: 'same',
+    restart: 'starting',
+    pause: 'refused',
+    resume: 'refused',
+    destroy: 'gone',
+    ...AT_REST,
+  },
 };

@@ -30,6 +30,10 @@ function causeOf(run: EndedRun, reason: string): [StopReason, string] {
       return ['requested', 'a caller stopped it'];
     case 'restart':
       return ['requested', 'a caller restarted it, and a later stop cancelled the next start'];
+    case 'paused':
+      return ['paused', 'a caller paused it: its memory is on the disk, and its next start continues it'];
+    case 'idle_paused':
+      return ['idle', `it was idle for ${run.idle_timeout_secs} seconds, and its lifecycle pauses it then`];
     case 'idle_timeout':
       return ['idle', `it was idle for ${run.idle_timeout_secs} seconds, its idle_timeout_secs`];
     case 'max_duration_exceeded':

@@ -7,8 +7,10 @@ import { ApiError } from '../../http/errors.js';
 import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
 import type { Instant } from '../../lib/instant.js';
-import { setStopReason } from '../../runs/queries.js';
+import { replaceStopReason, setStopReason } from '../../runs/queries.js';
 import type { NextRun } from './next-run.js';
+import { isBeingPaused } from './pause.js';
+import { discardMemory, isPaused } from './paused.js';
 import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { refuseForeign, refuseTransition } from './refusals.js';
 import { presentSandbox, type SandboxResponse, type SandboxRow } from '../row.js';
@@ -22,9 +24,14 @@ export async function stopSandbox(ctx: Context, caller: Writer, key: SandboxKey)
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const outcome = TRANSITIONS[sandbox.status].stop;
     if (outcome === 'refused') refuseTransition(sandbox.status, 'stop');
+    if (isPaused(sandbox))
+      return presentSandbox(await discardMemory(batch, sandbox, actor, ctx.now()), caller.access);
     const isFollowed = sandbox.status === 'stopping' && sandbox.next_run !== null;
-    if (outcome === 'same' && !isFollowed) return presentSandbox(sandbox, caller.access);
+    const isPausing = await isBeingPaused(tx, sandbox);
+    if (outcome === 'same' && !isFollowed && !isPausing) return presentSandbox(sandbox, caller.access);
     refuseForeign(sandbox, 'stop', ctx.runtime.name);
+    // The engine may have saved the memory by now. Then it is removed.
+    if (isPausing) await replaceStopReason(tx, orgId, sandbox.run_id!, 'requested');
     return presentSandbox(await requestStop(batch, sandbox, actor, 'requested', ctx.now()), caller.access);
   });
 }

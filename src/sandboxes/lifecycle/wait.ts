@@ -20,7 +20,7 @@ import { presentSandbox, type SandboxResponse } from '../row.js';
 const LOOK_EVERY_MS = 15_000;
 
 export interface WaitQuery {
-  wait_for?: 'running' | 'stopped';
+  wait_for?: 'running' | 'stopped' | 'paused';
   wait_timeout?: number;
 }
 
@@ -148,11 +148,13 @@ async function wait(
       unseen = false;
       const row = await getSandbox(ctx.pool, orgId, { id: sandbox.id, requiredLabels: access.labels });
       if (!row) {
-        const doing = wait_for === 'stopped' ? 'stopping' : 'starting';
+        const doing = { running: 'starting', stopped: 'stopping', paused: 'being paused' }[
+          wait_for ?? 'running'
+        ];
         throw new ApiError('sandbox_not_found', `the sandbox was deleted while it was ${doing}`);
       }
       const pending =
-        wait_for === 'stopped' ? row.status === 'stopping' : row.status === 'starting' || row.will_start;
+        wait_for !== 'running' ? row.status === 'stopping' : row.status === 'starting' || row.will_start;
       latest = presentSandbox(row, access);
       if (!pending || ends.aborted) return { answer: latest, pending };
       if (unseen) continue;

@@ -11,6 +11,7 @@ import type { StopReason } from '../../spec/statuses.js';
 import { lockSandbox, type LockedSandbox } from '../queries.js';
 import { queueRun } from './restart.js';
 import type { RunCause } from './next-run.js';
+import { isPausedByIdleness } from './resume.js';
 import { admitStart } from './start.js';
 import { stopCause } from './stop-reason.js';
 
@@ -46,7 +47,7 @@ const LONGEST_DELAY_MS = 5 * 60_000;
 /** The latest runs that count. After so many failed starts the delay is the longest. */
 const COUNTED_RUNS = 10;
 /** These stops are wishes that a page that is still open must not undo. */
-const WISHED = new Set<StopReason>(['requested', 'max_duration', 'disk_full']);
+const WISHED = new Set<StopReason>(['requested', 'paused', 'max_duration', 'disk_full']);
 /** The sandbox was not at fault, or the delay would come on top of a long wait. */
 const BLAMELESS = new Set(['no_room_in_time', 'worker_removed', 'lost', 'cancelled']);
 
@@ -69,13 +70,14 @@ export async function wakeSandbox(ctx: Context, request: WakeRequest): Promise<W
       return 'starting';
     }
     if (status === 'stopping' && sandbox.next_run !== null) return 'starting';
-    if (runSpec?.wakeOnRequest !== true) throw new WakeRefusedError('not_allowed');
+    const isAllowed = runSpec?.wakeOnRequest === true || (await isPausedByIdleness(tx, sandbox));
+    if (!isAllowed) throw new WakeRefusedError('not_allowed');
     refuseAfter(
       status === 'stopping' ? await requestedReason(tx, sandbox) : sandbox.stop_reason,
       isBackground,
     );
     if (status === 'stopping') {
-      await queueRun(ctx, tx, batch, caller, sandbox, cause);
+      await queueRun(ctx, tx, batch, caller, sandbox, { cause });
       await batch.send();
       return 'starting';
     }

@@ -120,9 +120,9 @@ function specsOf({ id, spec, run_spec }: LockedSandbox) {
   );
 }
 
-/** Also one that starts: its engine may have the secrets by now. */
-function isRunning({ status }: LockedSandbox): boolean {
-  return status === 'running' || status === 'starting' || status === 'stopping';
+/** Also one that starts, whose engine may have the secrets by now, and a paused one, whose memory has them. */
+function isRunning({ status, paused_at }: LockedSandbox): boolean {
+  return status === 'running' || status === 'starting' || status === 'stopping' || paused_at !== null;
 }
 
 /**

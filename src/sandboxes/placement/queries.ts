@@ -199,11 +199,15 @@ export async function lockWaiting(
   return rows.map((row) => ({ orgId: row.org_id, runId: row.run_id, sandboxId: row.sandbox_id }));
 }
 
-/** Writes the worker and the disk of these runs into their sandboxes, which the transaction has locked. */
+/**
+ * Writes the worker and the disk of these runs into their sandboxes, which the transaction has locked. The disk of a
+ * paused one has its memory until it runs.
+ */
 export async function placeSandboxes(tx: Sql, placed: readonly PlacedRun[], at: Instant): Promise<void> {
   if (placed.length === 0) return;
   await tx.query(
-    `update sandboxes s set worker_id = p.worker_id, disk_mib = p.disk_mib, status_reason = null,
+    `update sandboxes s set worker_id = p.worker_id, status_reason = null,
+       disk_mib = case when s.paused_at is null then p.disk_mib else s.disk_mib end,
        last_failure_message = null, changed_at = $5
      from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::int[]) as p (org_id, id, worker_id, disk_mib)
      where s.org_id = p.org_id and s.id = p.id`,

@@ -73,6 +73,7 @@ const APPLIED: ReadonlySet<keyof RunSpec> = new Set([
   'idleTimeoutSecs',
   'maxDurationSecs',
   'wakeOnRequest',
+  'pausesWhenIdle',
   'demands',
 ]);
 

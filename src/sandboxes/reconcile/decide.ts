@@ -15,20 +15,27 @@ export interface Wanted {
   quiet: boolean;
   /** The current run lacks the parts of its specification that it gets after its start. */
   lacksParts: boolean;
+  /** The end that was requested keeps the memory. */
+  keepsMemory: boolean;
+  /** Its memory is on the disk, for a later run. */
+  paused: boolean;
 }
 
 export type Step =
   | 'nothing'
   | 'start'
   | 'stop'
+  | 'pause'
   | 'kill'
   | 'destroy'
   | 'drop_record'
+  | 'discard_memory'
   | 'hand_over'
   | 'record_started'
   | 'record_exit'
   | 'record_cancelled'
   | 'record_lost'
+  | 'record_memory_lost'
   | 'record_destroyed';
 
 /** Compares the wanted state with the held one. Level-triggered: the next pass finds a lost or repeated step again. */
@@ -62,7 +69,7 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
       if (!current || held.state !== 'running') return 'record_lost';
       return wanted.lacksParts ? 'hand_over' : 'nothing';
     case 'stopping':
-      if (held?.state === 'running') return 'stop';
+      if (held?.state === 'running') return wanted.keepsMemory ? 'pause' : 'stop';
       if (mayStart) return 'kill';
       return wanted.runStarted ? 'record_lost' : 'record_cancelled';
     case 'created':
@@ -70,6 +77,8 @@ export function decide(wanted: Wanted, held: Holding | undefined): Step {
     case 'failed':
       // Somebody else started it.
       if (held?.state === 'running' || held?.state === 'starting') return 'kill';
+      if (wanted.paused && held?.savedMib === undefined) return 'record_memory_lost';
+      if (!wanted.paused && held?.savedMib !== undefined) return 'discard_memory';
       return held?.keepsRecord ? 'drop_record' : 'nothing';
   }
 }

@@ -3,6 +3,7 @@ import type { Sql } from '../../db/pool.js';
 import { prepared } from '../../db/prepared.js';
 import type { Instant } from '../../lib/instant.js';
 import type { RunSpec } from '../../spec/run-spec.js';
+import { isPauseReason } from '../lifecycle/paused.js';
 import { LOCKED_COLUMNS, withSpecs, type LockedSandbox, type UnparsedRow } from '../queries.js';
 import { parseSpec } from '../../spec/text.js';
 import type { Wanted } from './decide.js';
@@ -14,6 +15,8 @@ export interface ReconcileRow {
   maxDurationSecs: number | null;
   idleTimeoutSecs: number | null;
   startedAt: Instant | null;
+  /** The current run continues the memory of a pause. */
+  resumes: boolean;
   /** Null: nobody asked the run to end. */
   stopReason: string | null;
   /** The command of the run has no end in the store. */
@@ -24,7 +27,7 @@ export interface ReconcileRow {
 export type SandboxRef = { orgId: string; sandboxId: string };
 
 /** The same columns in each branch, so that `union` removes duplicates. */
-const CANDIDATE = `s.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at, s.command ->> 'status' as command_status,
+const CANDIDATE = `s.org_id, s.id, s.status, s.removed_at, s.run_id, s.changed_at, s.command ->> 'status' as command_status, s.paused_at,
        s.takes is not null and not s.warm as gets_parts`;
 
 const UNSETTLED = `runtime is not null and destroyed_at is null
@@ -32,6 +35,8 @@ const UNSETTLED = `runtime is not null and destroyed_at is null
 const UNPLACED = `select ${CANDIDATE} from sandboxes s
      where worker_id is null and runtime = $2 and destroyed_at is null
        and (removed_at is not null or status = 'stopping')`;
+const PAUSED = `select ${CANDIDATE} from sandboxes s
+     where worker_id = $1 and paused_at is not null and destroyed_at is null`;
 const NAMED = `select ${CANDIDATE} from unnest($3::uuid[], $4::uuid[]) as held (org_id, id)
      cross join lateral (
        select * from sandboxes own where own.org_id = held.org_id and own.id = held.id ${SEPARATE}
@@ -39,8 +44,8 @@ const NAMED = `select ${CANDIDATE} from unnest($3::uuid[], $4::uuid[]) as held (
      where worker_id = $1 and destroyed_at is null`;
 
 /**
- * The unsettled sandboxes of a worker, oldest change first, and those of `held`. Unplaced sandboxes that must end come
- * too: any worker of the runtime may end them.
+ * The unsettled and the paused sandboxes of a worker, oldest change first, and those of `held`. Unplaced sandboxes that
+ * must end come too: any worker of the runtime may end them.
  *
  * With misleading statistics the planner read all 100,000 sandboxes in each pass to find 300 held ones. With fresh ones
  * both ways take 1 ms. `npm run bench -- hints` prints them.
@@ -54,6 +59,8 @@ export async function sandboxesToReconcile(
     sql,
     `select ${CANDIDATE} from sandboxes s
      where worker_id = $1 and ${UNSETTLED}
+     union
+     ${PAUSED}
      union
      ${UNPLACED}
      union
@@ -104,6 +111,8 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
     run_open: boolean;
     command_runs: boolean;
     lacks_parts: boolean;
+    resumes: boolean;
+    paused: boolean;
   }>(
     prepared(
       `with candidates as (${candidates})
@@ -113,7 +122,8 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
        r.started_at, r.started_at is not null as run_started,
        r.id is not null and r.end_reason is null as run_open,
        coalesce(s.command_status = 'running' and r.command = 'stays', false) as command_runs,
-       coalesce(s.gets_parts and not r.handed_over, false) as lacks_parts
+       coalesce(s.gets_parts and not r.handed_over, false) as lacks_parts,
+       coalesce(r.resumes, false) as resumes, s.paused_at is not null as paused
      from candidates s
      left join lateral (select * from runs r where r.org_id = s.org_id and r.id = s.run_id ${SEPARATE}) r on true
      order by s.changed_at`,
@@ -128,6 +138,7 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
     idleTimeoutSecs: row.idle_timeout_secs,
     stopReason: row.stop_reason,
     startedAt: row.started_at,
+    resumes: row.resumes,
     commandRuns: row.command_runs,
     wanted: {
       status: row.status,
@@ -137,6 +148,8 @@ async function readRows(sql: Sql, candidates: string, values: unknown[]): Promis
       runOpen: row.run_open,
       placed: row.placed,
       lacksParts: row.lacks_parts,
+      keepsMemory: isPauseReason(row.stop_reason),
+      paused: row.paused,
     },
   }));
 }
@@ -239,9 +252,13 @@ export async function lockSandboxesOn(
 /** Detaches all sandboxes of a worker that is given up. Removed ones become destroyed, as their disks are gone. */
 export async function detachSandboxes(tx: Sql, workerId: string, at: Instant): Promise<void> {
   await tx.query(
-    `update sandboxes set worker_id = null, disk_mib = 0, changed_at = $2,
+    `update sandboxes set worker_id = null, disk_mib = 0, changed_at = $2, paused_at = null,
+       status = case when paused_at is not null and status = 'stopped' then 'failed' else status end,
+       stop_reason = case when paused_at is not null and status = 'stopped' then 'lost' else stop_reason end,
+       stop_message = case when paused_at is not null and status = 'stopped' then $3 else stop_message end,
+       last_failure_message = case when paused_at is not null and status = 'stopped' then $3 else last_failure_message end,
        destroyed_at = case when removed_at is null then destroyed_at else coalesce(destroyed_at, $2) end
      where worker_id = $1`,
-    [workerId, at],
+    [workerId, at, 'its worker was removed, and with it the disk and the memory of its pause'],
   );
 }

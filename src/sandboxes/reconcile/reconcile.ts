@@ -5,11 +5,12 @@ import { inTransaction, type EventSql } from '../../db/transaction.js';
 import { microsOf, type Instant } from '../../lib/instant.js';
 import { findForRun } from '../../registry-credentials/find-for-run.js';
 import { readRunTimes, touchRuns } from '../../runs/queries.js';
-import { NoRoomError, StartRefusedError, type Holding } from '../../engine/runtime.js';
+import { NoRoomError, PauseRefusedError, StartRefusedError, type Holding } from '../../engine/runtime.js';
 import type { RunSecrets, RunSpec } from '../../spec/run-spec.js';
 import { openSecrets } from '../../secrets/secrets.js';
 import { LeaseLostError, type Term } from '../../workers/lease.js';
 import { lockSandbox } from '../queries.js';
+import { requestPause } from '../lifecycle/pause.js';
 import { requestStop, type StopReason } from '../lifecycle/stop.js';
 import { TagChecks } from './moved-image.js';
 import { RuntimeCalls } from './runtime-calls.js';
@@ -26,10 +27,11 @@ import {
   type SandboxRef,
 } from './queries.js';
 import { recordCommands } from './record-command.js';
+import { recordMemoryLost, recordPauseFailed } from './record-pause.js';
 import { recordObservations, type Observation, type RunChange } from './record.js';
 import { markDestroyed, writeRoomNotices, writeUnanswered, type RoomNotice } from './record-queries.js';
 import { RoomNotices, waitingStarts } from './room-notices.js';
-import { askedToEnd, exitOf, observationOf } from './run-end.js';
+import { exitOf, observationOf } from './run-end.js';
 import { PassScope } from './scope.js';
 import { UnansweredNotices } from './unanswered-notices.js';
 
@@ -42,6 +44,7 @@ const NO_SECRETS: RunSecrets = { registry: null, values: {} };
 /** The results of a pass, written together at its end. */
 interface Seen {
   observations: Observation[];
+  memoryLost: SandboxRef[];
   destroyed: SandboxRef[];
 }
 
@@ -98,7 +101,7 @@ export class Reconciler {
     if (ids === undefined) await this.touch(rows, holdings);
     await this.noteRoom(term, ids, rows, holdings);
     await this.noteUnanswered(term, rows);
-    const seen: Seen = { observations: [], destroyed: [] };
+    const seen: Seen = { observations: [], memoryLost: [], destroyed: [] };
     for (const row of rows) {
       const held = holdings.get(row.sandboxId);
       holdings.delete(row.sandboxId);
@@ -117,6 +120,7 @@ export class Reconciler {
     const written = await this.write(term, seen.observations, async (tx, batch) =>
       recordObservations(ctx, tx, batch),
     );
+    await this.write(term, seen.memoryLost, async (tx, batch) => recordMemoryLost(tx, batch, ctx.now()));
     await this.write(term, seen.destroyed, async (tx, batch) => markDestroyed(tx, batch, ctx.now()));
     // An immediate pass would fail in the same way.
     if (written > 0 || scope.hasChanges) this.again();
@@ -193,6 +197,13 @@ export class Reconciler {
           await this.commands.beforeStop(row);
           await ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs);
         });
+      case 'pause':
+        return this.calls.begin(term, row, step, () => this.pause(term, row, runId));
+      case 'discard_memory':
+        return this.calls.begin(term, row, 'destroy', async () => ctx.runtime.pauses?.discard(sandboxId));
+      case 'record_memory_lost':
+        seen.memoryLost.push(row);
+        return;
       case 'kill':
         return this.calls.begin(term, row, step, async () => {
           await ctx.runtime.stop(sandboxId, 0);
@@ -211,7 +222,7 @@ export class Reconciler {
           takes: held!.takes,
         });
       case 'record_exit':
-        return note({ ...observationOf(row, runId), ...exitOf(held!, askedToEnd(row)) });
+        return note({ ...observationOf(row, runId), ...exitOf(held!, row) });
       case 'record_cancelled':
         return note({
           ...observationOf(row, runId),
@@ -230,9 +241,25 @@ export class Reconciler {
     }
   }
 
+  /** A sandbox whose memory cannot be saved runs on. */
+  private async pause(term: Term, row: ReconcileRow, runId: string): Promise<void> {
+    const { ctx } = this;
+    const { orgId, sandboxId } = row;
+    try {
+      if (!ctx.runtime.pauses) throw new PauseRefusedError(`the ${ctx.runtime.name} runtime saves no memory`);
+      await ctx.runtime.pauses.pause(sandboxId);
+    } catch (error) {
+      if (!(error instanceof PauseRefusedError)) throw error;
+      ctx.log.warn({ err: error, orgId, sandboxId }, 'a pause was refused');
+      const failed = { orgId, sandboxId, runId, message: error.message };
+      await this.inTerm(term, (tx) => recordPauseFailed(tx, failed, ctx.now()));
+      this.again();
+    }
+  }
+
   private async start(
     term: Term,
-    { orgId, sandboxId }: ReconcileRow,
+    { orgId, sandboxId, resumes }: ReconcileRow,
     runId: string,
     signal: AbortSignal,
   ): Promise<void> {
@@ -243,10 +270,10 @@ export class Reconciler {
       const secrets = await this.secretsOf(found, orgId, sandboxId);
       signal.throwIfAborted();
       const capsGib = new Map(Object.entries(caps));
-      const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns, isMember };
+      const run = { orgId, sandboxId, runId, name, spec, secrets, capsGib, mostRuns, isMember, resumes };
       await this.ctx.runtime.start(run, signal);
       if (this.isEnteredSoon(spec)) this.openEarly(sandboxId);
-      this.tagChecks.begin(term, run);
+      if (!resumes) this.tagChecks.begin(term, run);
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof NoRoomError) {
@@ -371,7 +398,9 @@ export class Reconciler {
       const sandbox = await lockSandbox(tx, orgId, { id: sandboxId, orWarm: true });
       if (sandbox?.status !== 'running' || sandbox.run_id !== wanted.runId) return;
       if (reason === 'max_duration_exceeded' && !(await this.isOverNow(tx, orgId, wanted.runId))) return;
-      await requestStop(tx, sandbox, RECONCILER, reason, this.ctx.now());
+      if (reason === 'idle_timeout' && sandbox.run_spec?.pausesWhenIdle === true)
+        await requestPause(tx, sandbox, RECONCILER, reason, this.ctx.now());
+      else await requestStop(tx, sandbox, RECONCILER, reason, this.ctx.now());
     });
   }
 

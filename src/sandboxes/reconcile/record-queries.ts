@@ -3,6 +3,7 @@ import { prepared } from '../../db/prepared.js';
 import { write, type WriteTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import type { LatePart } from '../../engine/runtime.js';
+import type { PausedRun } from '../../runs/pauses.js';
 import type { LockedSandbox } from '../queries.js';
 
 export type ObservedSandbox = Pick<
@@ -16,6 +17,7 @@ export type ObservedSandbox = Pick<
   | 'last_failure_message'
   | 'stop_reason'
   | 'stop_message'
+  | 'paused_at'
   | 'command'
   | 'run_id'
   | 'next_run'
@@ -32,7 +34,7 @@ export async function lockObserved(
   const { rows } = await tx.query<ObservedSandbox & Record<string, unknown>>(
     prepared(
       `select s.org_id, s.id, s.name, s.status, s.status_reason, s.last_failure_message, s.image_digest, s.stop_reason,
-         s.stop_message, s.command, s.run_id, s.next_run, s.removed_at, s.started_at,
+         s.stop_message, s.paused_at, s.command, s.run_id, s.next_run, s.removed_at, s.started_at,
          s.stopped_at, s.changed_at
        from sandboxes s
        join unnest($1::uuid[], $2::uuid[]) as o (org_id, id) on s.org_id = o.org_id and s.id = o.id
@@ -53,7 +55,7 @@ export async function writeObserved(
     (p) => `update sandboxes s
      set status = o.status, status_reason = o.status_reason, last_failure_message = o.last_failure_message,
        image_digest = o.image_digest,
-       stop_reason = o.stop_reason, stop_message = o.stop_message, command = o.command,
+       stop_reason = o.stop_reason, stop_message = o.stop_message, paused_at = o.paused_at, command = o.command,
        started_at = o.started_at, stopped_at = o.stopped_at, changed_at = o.changed_at, run_id = o.run_id,
        next_run = case when s.run_id = o.run_id then s.next_run end
      from unnest(
@@ -65,13 +67,29 @@ export async function writeObserved(
        ${p(sandboxes.map(({ image_digest }) => image_digest))}::text[],
        ${p(sandboxes.map(({ stop_reason }) => stop_reason))}::text[],
        ${p(sandboxes.map(({ stop_message }) => stop_message))}::text[],
+       ${p(sandboxes.map(({ paused_at }) => paused_at))}::timestamptz[],
        ${p(sandboxes.map(({ command }) => command && JSON.stringify(command)))}::json[],
        ${p(sandboxes.map(({ started_at }) => started_at))}::timestamptz[],
        ${p(sandboxes.map(({ stopped_at }) => stopped_at))}::timestamptz[],
        ${p(sandboxes.map(({ changed_at }) => changed_at))}::timestamptz[],
        ${p(sandboxes.map(({ run_id }) => run_id))}::uuid[]
-     ) as o (org_id, id, status, status_reason, last_failure_message, image_digest, stop_reason, stop_message, command, started_at, stopped_at, changed_at, run_id)
+     ) as o (org_id, id, status, status_reason, last_failure_message, image_digest, stop_reason, stop_message, paused_at, command, started_at, stopped_at, changed_at, run_id)
      where s.org_id = o.org_id and s.id = o.id`,
+  );
+}
+
+/** The memory of a pause counts as a part of the disk. The trigger `end_pause` takes it off again. */
+export async function countSavedMemory(target: WriteTarget, paused: readonly PausedRun[]): Promise<void> {
+  if (paused.length === 0) return;
+  await write(
+    target,
+    (p) => `update sandboxes s set disk_mib = s.disk_mib + t.saved_mib
+     from unnest(
+       ${p(paused.map(({ orgId }) => orgId))}::uuid[],
+       ${p(paused.map(({ runId }) => runId))}::uuid[],
+       ${p(paused.map(({ savedMib }) => savedMib))}::int[]
+     ) as t (org_id, run_id, saved_mib)
+     where s.org_id = t.org_id and s.run_id = t.run_id and s.paused_at is not null`,
   );
 }
 

@@ -7,16 +7,24 @@ import { WriteBatch } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
 import { microsOf, shortInstant } from '../../lib/instant.js';
 import { admittedMillis } from '../../runs/run-id.js';
+import { insertPauses } from '../../runs/pauses.js';
 import { insertRun, readRunTimes, writeRunTimes, type NewRun, type RunTimes } from '../../runs/queries.js';
 import type { Exit, LatePart } from '../../engine/runtime.js';
 import { deleteSecretsOf } from '../../secrets/queries.js';
 import { REGISTRY } from '../../secrets/secrets.js';
 import { commandAfterRun, RUNNING_COMMAND } from './command-state.js';
 import { admittedRun } from '../lifecycle/request-run.js';
-import { TRANSITIONS, type Occurrence } from '../lifecycle/state.js';
-import { stopCause } from '../lifecycle/stop-reason.js';
+import { isPauseReason } from '../lifecycle/paused.js';
+import { TRANSITIONS, type Occurrence, type Outcome } from '../lifecycle/state.js';
+import { stopCause, type StopCause } from '../lifecycle/stop-reason.js';
 import { imageMoved } from './moved-image.js';
-import { lockObserved, noteTakes, writeObserved, type ObservedSandbox } from './record-queries.js';
+import {
+  countSavedMemory,
+  lockObserved,
+  noteTakes,
+  writeObserved,
+  type ObservedSandbox,
+} from './record-queries.js';
 
 export interface Observation {
   orgId: string;
@@ -32,10 +40,12 @@ export interface Observation {
   imageDigest?: string | undefined;
   /** The parts that a member of a pool takes. Undefined: none. */
   takes?: readonly LatePart[] | undefined;
+  /** With `run_paused`: the room of its memory on the disk. */
+  savedMib?: number | undefined;
 }
 
 type RunEvent =
-  NewEvent<`sandbox_${'started' | 'image_moved' | 'run_closed' | 'stopped' | 'failed' | 'start_requested'}`>;
+  NewEvent<`sandbox_${'started' | 'image_moved' | 'run_closed' | 'stopped' | 'paused' | 'failed' | 'start_requested'}`>;
 
 /** A start or an end that was recorded. `seconds`: since it was requested; undefined: nobody requested this end. */
 export type RunChange =
@@ -47,6 +57,7 @@ interface Recorded {
   events: RunEvent[];
   changes: RunChange[];
   next?: NewRun;
+  savedMib?: number | undefined;
 }
 
 /**
@@ -105,6 +116,13 @@ export async function recordObservations(
   await batch.send();
   // After the end of the previous run: a sandbox has at most one open run.
   const next = new WriteBatch(tx);
+  const paused = recorded.flatMap(({ sandbox, run, savedMib }) =>
+    savedMib !== undefined && sandbox.paused_at !== null
+      ? [{ orgId: run.org_id, runId: run.id, savedMib }]
+      : [],
+  );
+  await insertPauses(next, paused);
+  await countSavedMemory(next, paused);
   for (const { next: run } of recorded) if (run) await insertRun(next, run);
   await next.send();
   return recorded.flatMap(({ changes }) => changes);
@@ -114,7 +132,14 @@ function followed(recorded: Recorded, at: Instant): Recorded {
   const { sandbox, events } = recorded;
   if (sandbox.status !== 'stopped' || sandbox.next_run === null || sandbox.removed_at) return recorded;
   const { admitted, run, event } = admittedRun(sandbox, sandbox.next_run, at);
-  return { ...recorded, sandbox: { ...sandbox, ...admitted }, events: [...events, event], next: run };
+  // A cold start does not continue the memory.
+  const paused_at = run.resumes === true ? sandbox.paused_at : null;
+  return {
+    ...recorded,
+    sandbox: { ...sandbox, ...admitted, paused_at },
+    events: [...events, event],
+    next: run,
+  };
 }
 
 /** Undefined when the run has a start or an end already. */
@@ -139,6 +164,7 @@ function startOf(
       previous_status: sandbox.status,
       status,
       reason: 'run_started',
+      ...(run.resumes ? { resumes: true } : {}),
       started_at: shortInstant(startedAt),
     },
   };
@@ -153,7 +179,8 @@ function startOf(
     status_reason: null,
     stop_reason: null,
     stop_message: null,
-    command: run.command === null ? null : RUNNING_COMMAND,
+    command: run.command === null ? null : run.resumes ? sandbox.command : RUNNING_COMMAND,
+    paused_at: null,
     image_digest: imageDigest ?? sandbox.image_digest,
     started_at: startedAt,
     stopped_at: null,
@@ -176,17 +203,20 @@ function endOf(
   observation: Observation,
   at: Instant,
 ): Recorded | undefined {
-  const { occurrence, message, exit } = observation;
-  const outcome = sandbox.removed_at ? 'gone' : TRANSITIONS[sandbox.status][occurrence];
+  const { occurrence, message, exit, savedMib } = observation;
+  const outcome = sandbox.removed_at ? 'gone' : outcomeOf({ sandbox, run }, observation);
   if (outcome === 'same' || run.end_reason !== null) return undefined;
   const reason = observation.reason ?? occurrence;
   // Without a recorded end, the time at which the run was last seen counts.
   const stoppedAt = latest(run.started_at, observation.stoppedAt ?? run.seen_at);
   const ended = outcome === 'stopped' || outcome === 'failed' ? outcome : null;
-  const cause = stopCause(run, reason, message);
+  const isPaused = occurrence === 'run_paused' && savedMib !== undefined && ended !== null;
+  const cause: StopCause = staysPaused(run, reason)
+    ? { stop_reason: 'paused', stop_message: `it stays paused: ${message ?? 'its resume was cancelled'}` }
+    : stopCause(run, reason, message);
   const event: RunEvent = {
     orgId: sandbox.org_id,
-    type: ended === null ? 'sandbox_run_closed' : `sandbox_${ended}`,
+    type: ended === null ? 'sandbox_run_closed' : isPaused ? 'sandbox_paused' : `sandbox_${ended}`,
     actor: RECONCILER,
     resourceId: sandbox.id,
     at,
@@ -212,13 +242,17 @@ function endOf(
       : {
           status: ended,
           status_reason: null,
-          last_failure_message: ended === 'failed' ? message : null,
+          last_failure_message: ended === 'failed' || staysPaused(run, reason) ? message : null,
           ...cause,
-          command: commandAfterRun(sandbox.command, run, {
-            exit: exit ?? null,
-            stoppedAt,
-            wasAsked: run.stop_reason !== null,
-          }),
+          paused_at: isPaused ? stoppedAt : staysPaused(run, reason) ? sandbox.paused_at : null,
+          command:
+            isPaused || (run.resumes && run.started_at === null)
+              ? sandbox.command
+              : commandAfterRun(sandbox.command, run, {
+                  exit: exit ?? null,
+                  stoppedAt,
+                  wasAsked: run.stop_reason !== null,
+                }),
         };
   // The request to stop was the last change of a sandbox that is stopping.
   const seconds = sandbox.status === 'stopping' ? secondsSince(microsOf(sandbox.changed_at), at) : undefined;
@@ -227,7 +261,25 @@ function endOf(
     run: { ...run, stopped_at: stoppedAt, end_reason: reason },
     events: [...events, event],
     changes: [...changes, { kind: 'ended', reason, seconds }],
+    savedMib,
   };
+}
+
+/** While a sandbox is being paused, nobody has asked for another end. */
+function outcomeOf(
+  { sandbox: { status }, run }: Pick<Recorded, 'sandbox' | 'run'>,
+  { occurrence, reason }: Observation,
+): Outcome {
+  if (staysPaused(run, reason ?? occurrence))
+    return status === 'starting' || status === 'stopping' ? 'stopped' : 'same';
+  const isPausing = status === 'stopping' && isPauseReason(run.stop_reason);
+  return TRANSITIONS[isPausing ? 'running' : status][occurrence];
+}
+
+/** A resume that ended before it began. A caller who stops it does not want the memory. */
+function staysPaused({ resumes, started_at, stop_reason }: RunTimes, reason: string): boolean {
+  if (!resumes || started_at !== null) return false;
+  return reason === 'no_room_in_time' || (reason === 'cancelled' && stop_reason !== 'requested');
 }
 
 /** A clock that was set back must not make a run of negative length. */

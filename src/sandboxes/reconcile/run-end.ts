@@ -1,4 +1,5 @@
 import type { Holding } from '../../engine/runtime.js';
+import { isPauseReason } from '../lifecycle/paused.js';
 import type { ReconcileRow } from './queries.js';
 import type { Observation } from './record.js';
 
@@ -17,18 +18,25 @@ const EXIT_HINTS: Record<number, string> = {
   137: 'it was killed',
 };
 
-/** The reason for the end; undefined when nobody asked for it. */
-export function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
+/**
+ * The reason for the end; undefined when nobody asked for it. A pause asks for an end that keeps the memory, so another
+ * end is none that was asked for.
+ */
+function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
+  if (isPauseReason(stopReason)) return wanted.removed ? 'destroyed' : undefined;
   if (stopReason !== null) return stopReason;
   return wanted.removed ? 'destroyed' : undefined;
 }
 
 /** A requested exit, or one with code 0, is no crash. */
 export function exitOf(
-  { startedAt, finishedAt: stoppedAt, exit, failure, imageDigest }: Holding,
-  asked: string | undefined,
+  { startedAt, finishedAt: stoppedAt, exit, failure, imageDigest, savedMib }: Holding,
+  row: ReconcileRow,
 ): Partial<Observation> {
   const times = { startedAt, stoppedAt, exit, imageDigest };
+  if (savedMib !== undefined && isPauseReason(row.stopReason))
+    return { ...times, occurrence: 'run_paused', reason: row.stopReason, savedMib };
+  const asked = askedToEnd(row);
   if (asked !== undefined) return { ...times, occurrence: 'run_ended', reason: asked };
   if (failure) return { ...times, occurrence: 'run_crashed', ...failure };
   if (exit?.outOfMemory && exit.code !== 0) {

@@ -5,7 +5,7 @@ import { NoRoomError } from '../../engine/runtime.js';
 import type { Term } from '../../workers/lease.js';
 import { traceCall } from './trace-call.js';
 
-export type CallKind = 'start' | 'hand_over' | 'stop' | 'kill' | 'destroy';
+export type CallKind = 'start' | 'hand_over' | 'stop' | 'pause' | 'kill' | 'destroy';
 
 /**
  * Concurrency limits by kind of call, of all organizations and of each. A slow registry or a thousand slow stops of one
@@ -16,6 +16,8 @@ export const CALLS_AT_ONCE: Record<CallKind, SlotLimits> = {
   start: { total: 1_000, each: 64 },
   hand_over: { total: 64, each: 32 },
   stop: { total: 4_000, each: 2_000 },
+  // Each writes the memory of a sandbox.
+  pause: { total: 8, each: 4 },
   kill: { total: 16, each: 8 },
   destroy: { total: 8, each: 4 },
 };

@@ -18,6 +18,7 @@ import { endCauseOf, type EndCause } from './end-cause.js';
 import { endedError, type EndReason } from './ended-error.js';
 import { OpenSessions } from './open-sessions.js';
 import { untilHandedOver } from './until-handed-over.js';
+import { untilResumed } from './until-resumed.js';
 import { SessionRecorder } from './recorder.js';
 
 /** Its beginning and its end are a transaction each. */
@@ -56,8 +57,8 @@ export class Entrance {
     const { orgId, access, actor } = callerOf(request);
     const own = contextOf(request);
     const { labels: requiredLabels } = access;
-    const found = await this.find(own, orgId, { ...key, requiredLabels });
-    const { id: sandboxId, name, run_id: runId } = found;
+    let found = await this.find(own, orgId, { ...key, requiredLabels });
+    const { id: sandboxId, name } = found;
 
     const ended = new AbortController();
     const end = (reason: EndReason) => ended.abort(reason);
@@ -73,6 +74,13 @@ export class Entrance {
     }
     if (ended.signal.aborted) throw endedError(ended.signal);
 
+    if (found.status !== 'running') {
+      this.ctx.pace.charge(orgId, SESSION_MS);
+      await untilResumed(own, callerOf(request), sandboxId, ended.signal);
+      found = await this.find(own, orgId, { id: sandboxId, requiredLabels });
+    }
+    if (found.worker_id !== this.ctx.runtime.engineId) throw new MovedAwayError();
+    const { run_id: runId } = found;
     if (found.lacks_parts) await untilHandedOver(own, orgId, sandboxId, ended.signal);
     const { guest: opened, release } = await this.open(sandboxId);
     const { late } = found;
@@ -115,10 +123,9 @@ export class Entrance {
     const sandbox = await getWorkerOf(pool, orgId, key);
     if (!sandbox) throw new ApiError('sandbox_not_found');
     const { status } = sandbox;
-    if (status !== 'running') {
+    if (status !== 'running' && !sandbox.resumes_for_session) {
       throw new ApiError('invalid_state_transition', `the sandbox is ${status}: start it first`, { status });
     }
-    if (sandbox.worker_id !== this.ctx.runtime.engineId) throw new MovedAwayError();
     return sandbox;
   }
 

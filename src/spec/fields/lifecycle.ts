@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { Int64, Nullable } from '../../http/schema.js';
+import { Int64, Nullable, Words } from '../../http/schema.js';
 import { field, group, type Place } from '../field.js';
 import { refuse } from '../refuse.js';
 
@@ -52,6 +52,25 @@ const wakeOnRequest = field({
   run: (value) => (value ? { wakeOnRequest: value } : {}),
 });
 
+const onIdle = field({
+  schema: Words(['stop', 'pause'], {
+    title: 'SandboxOnIdle',
+    description:
+      'An extension: what `idle_timeout_secs` does. `pause` saves the memory, and the next session or request to a preview continues it. Default: `stop`.',
+  }),
+  default: 'stop',
+  check(value, { field: at, whole }) {
+    if (value !== 'pause') return;
+    if (whole.lifecycle?.ephemeral)
+      refuse(at, 'an ephemeral sandbox is removed when its run ends: leave out ephemeral, or stop it');
+    if (whole.lifecycle?.idle_timeout_secs == null)
+      refuse(at, 'a sandbox is idle after lifecycle.idle_timeout_secs: give it too');
+  },
+  requires: (value) => [value === 'pause' && { capability: 'pause', what: 'save the memory of a sandbox' }],
+  show: (value) => (value === 'pause' ? value : undefined),
+  run: (value) => (value === 'pause' ? { pausesWhenIdle: true } : {}),
+});
+
 function refuseZero(key: string) {
   return (value: number | null, { field: at }: Place) => {
     if (value === 0) refuse(at, `${key} is at least 1 second; null is no limit`);
@@ -67,5 +86,6 @@ export const lifecycle = group({
     max_duration_secs: maxDuration,
     ends_with_command: endsWithCommand,
     wake_on_request: wakeOnRequest,
+    on_idle: onIdle,
   },
 });

@@ -109,6 +109,34 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
       return client.post(sandbox('/restart'), {});
     },
   ],
+  pause_sandbox: [
+    'sandbox_pause_requested',
+    async () => {
+      await settle('running');
+      return client.post(sandbox('/pause'), {});
+    },
+  ],
+  resume_sandbox: [
+    'sandbox_start_requested',
+    async () => {
+      await settle('stopped');
+      return client.post(sandbox('/resume'), {});
+    },
+  ],
+  pause_by_name: [
+    'sandbox_pause_requested',
+    async () => {
+      await settle('running');
+      return client.post('/v1/sandboxes/by-name/two/pause', {});
+    },
+  ],
+  resume_by_name: [
+    'sandbox_start_requested',
+    async () => {
+      await settle('stopped');
+      return client.post('/v1/sandboxes/by-name/two/resume', {});
+    },
+  ],
   delete_by_name: ['sandbox_destroyed', () => client.delete('/v1/sandboxes/by-name/two')],
   delete_sandbox: [
     'sandbox_destroyed',

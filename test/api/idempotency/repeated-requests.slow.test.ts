@@ -69,6 +69,10 @@ const WRITES: Record<string, (made: { id: string; name: string; volume: string }
   start_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/start` }),
   stop_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/stop`, body: {} }),
   stop_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/stop` }),
+  pause_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/pause`, body: {} }),
+  pause_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/pause` }),
+  resume_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/resume`, body: {} }),
+  resume_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/resume` }),
   restart_sandbox: ({ id }) => ({ method: 'POST', path: `/v1/sandboxes/${id}/restart`, body: {} }),
   restart_sandbox_by_name: ({ name }) => ({ method: 'POST', path: `/v1/sandboxes/by-name/${name}/restart` }),
   delete_sandbox: ({ id }) => ({ method: 'DELETE', path: `/v1/sandboxes/${id}` }),
@@ -154,8 +158,10 @@ test.each(Object.keys(WRITES))('%s with a key is executed once', async (operatio
   const { body: sandbox } = await mine.post(
     '/v1/sandboxes',
     smallRequest(name),
-    /^(stop|restart)/.test(operation) ? { start: true, wait_for: 'running' } : {},
+    /^(stop|restart|pause|resume)/.test(operation) ? { start: true, wait_for: 'running' } : {},
   );
+  if (operation.startsWith('resume'))
+    await mine.post(`/v1/sandboxes/${sandbox.id}/pause`, {}, { wait_for: 'paused' });
   const { body: volume } = await mine.post('/v1/volumes', { name });
   if (operation === 'restore_volume') await mine.delete(`/v1/volumes/${volume.id}`);
   const write = WRITES[operation]!({ id: sandbox.id, name, volume: volume.id });
@@ -164,8 +170,8 @@ test.each(Object.keys(WRITES))('%s with a key is executed once', async (operatio
   const first = await send(write, 'once', mine);
   expect([first.status, isReplay(first)], first.text).toEqual([200, false]);
   // The worker records further events.
-  if (/^(start|stop|restart)/.test(operation)) {
-    await untilStatus(mine, sandbox.id, operation.startsWith('stop') ? 'stopped' : 'running');
+  if (/^(start|stop|restart|pause|resume)/.test(operation)) {
+    await untilStatus(mine, sandbox.id, /^(stop|pause)/.test(operation) ? 'stopped' : 'running');
   }
   const after = await eventCount(mine);
   expect(after).toBeGreaterThan(before);

@@ -48,6 +48,7 @@ describe('create', () => {
       status_reason: null,
       stop_reason: null,
       stop_message: null,
+      paused_at: null,
       command: null,
       image_digest: null,
       disk_snapshot_id: null,

@@ -16,6 +16,7 @@ const TAKEN = /\bFile exists\b/;
  */
 export class LinkPlacement {
   private next = 0;
+  private kept: ReadonlySet<string> = new Set();
 
   /** `links`: the beginning of their names. */
   constructor(
@@ -34,7 +35,7 @@ export class LinkPlacement {
     const { machine, gateway } = this.pool;
     const fixed = wanted === undefined ? undefined : this.pool.numberOf(wanted);
     if (wanted !== undefined && fixed === undefined) throw refusalOf(wanted);
-    const taken = new Set(readdirSync('/sys/class/net'));
+    const taken = new Set([...readdirSync('/sys/class/net'), ...this.kept]);
     for (let attempt = 1; ; attempt += 1) {
       const number = fixed ?? this.nextNumber(taken);
       const address = this.pool.address(number)!;
@@ -54,6 +55,21 @@ export class LinkPlacement {
           );
       }
     }
+  }
+
+  /** No other sandbox gets the addresses of these links, unless its specification names one. */
+  keep(links: ReadonlySet<string>): void {
+    this.kept = links;
+  }
+
+  /** Throws StartRefusedError: the pool is another one than that of the link. */
+  addressOf(link: string): string {
+    const number = Number.parseInt(link.slice(this.links.length), 36);
+    const address = this.pool.address(number);
+    if (address !== undefined && link === this.nameOf(number)) return address;
+    throw new StartRefusedError(
+      'the sandboxes have other addresses than before its pause, so its memory cannot be continued: start it again',
+    );
   }
 
   /** A namespace that an earlier process made. Undefined: its link has another form. */

@@ -185,8 +185,11 @@ export class VmNetworks {
     });
   }
 
-  /** Makes the network of a run before its virtual machine. Undefined: it has none. Throws StartRefusedError. */
-  async make(run: Run): Promise<VmNetwork | undefined> {
+  /**
+   * Makes the network of a run before its virtual machine. `continued`: the link of the run whose memory it continues,
+   * which has its address. Undefined: it has none. Throws StartRefusedError.
+   */
+  async make(run: Run, continued?: string): Promise<VmNetwork | undefined> {
     const { orgId, sandboxId, spec } = run;
     await this.finish(sandboxId);
     if (!spec.networkEnabled) return undefined;
@@ -211,7 +214,10 @@ export class VmNetworks {
     const namespace = await this.placement.place(
       async (host, link) =>
         makeNamespace(host, link, this.rulesOf(run, link.address, surroundings, isCounted)),
-      { mtu: size, wanted: ipv4 ?? undefined },
+      {
+        mtu: size,
+        wanted: ipv4 ?? (continued === undefined ? undefined : this.placement.addressOf(continued)),
+      },
     );
     this.held.set(sandboxId, { orgId, namespace, since: Infinity });
     this.updates.started(sandboxId, addresses);
@@ -231,6 +237,11 @@ export class VmNetworks {
         resolvers: isGated(run) ? [GATEWAY_ADDRESS] : [...surroundings.resolvers],
       },
     };
+  }
+
+  /** The links of paused sandboxes, whose addresses wait for them. */
+  keepFor(paused: ReadonlySet<string>): void {
+    this.placement?.keep(paused);
   }
 
   /** The start is over. From now on the lists of the engine have the sandbox, or it has ended. */
