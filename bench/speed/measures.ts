@@ -129,6 +129,7 @@ export const OTHER_READS: OtherRead[] = [
   { name: 'organization', paths: () => ['/v1/me/org'] },
   { name: 'members', paths: () => ['/v1/members'] },
   { name: 'quotas', paths: () => ['/v1/quotas'] },
+  { name: 'summary of sandboxes', paths: () => ['/v1/sandboxes/summary'] },
   { name: 'keys', paths: () => ['/v1/keys'] },
   { name: 'one key', paths: ({ keyId }) => [`/v1/keys/${keyId}`] },
   { name: 'webhooks', paths: () => ['/v1/webhooks'] },
