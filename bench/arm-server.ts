@@ -84,6 +84,7 @@ const app = await buildApp(ctx, {
               return Promise.resolve();
             },
             signIn: async () => Promise.reject(new Error('the bench signs nobody in')),
+            countFailure: () => undefined,
             forgetSessions: () => undefined,
             ownerOf: () => undefined,
           }),

@@ -34,6 +34,7 @@ import { redraw } from './lifecycle-diagram.js';
 import { limitsPage } from './limits-page.js';
 import { withTools } from './mcp-tools.js';
 import { withOptionTable } from './option-table.js';
+import { withRoles } from './role-table.js';
 import type { ServiceContext } from '../src/context.js';
 import { makeContext } from '../src/service/make-context.js';
 
@@ -86,6 +87,7 @@ const CONFIGURATION = 'docs/configuration.md';
 const ARCHITECTURE = 'ARCHITECTURE.md';
 const LIMITS = 'docs/limits.md';
 const MCP = 'docs/mcp.md';
+const ROLES = 'docs/roles.md';
 const CREATE_FIELDS = 'console/src/sandboxes/create-fields.json';
 const CONSOLE_TYPES = 'console/src/lib/api-types.ts';
 const markdown = { ...(await resolveConfig(join(PACKAGE_ROOT, LIFECYCLE))), parser: 'markdown' };
@@ -103,6 +105,10 @@ const architecture = await format(
 
 const limits = await format(limitsPage(), markdown);
 const mcp = await format(withTools(readFileSync(join(PACKAGE_ROOT, MCP), 'utf8')), markdown);
+const roles = await format(
+  withRoles(readFileSync(join(PACKAGE_ROOT, ROLES), 'utf8'), JSON.parse(openapi)),
+  markdown,
+);
 const fields = await format(createFields(JSON.parse(openapi) as OpenApi), {
   ...(await resolveConfig(join(PACKAGE_ROOT, CREATE_FIELDS))),
   parser: 'json',
@@ -133,6 +139,7 @@ for (const [name, text] of [
   [ARCHITECTURE, architecture],
   [LIMITS, limits],
   [MCP, mcp],
+  [ROLES, roles],
   [CONSOLE_TYPES, types],
   [CREATE_FIELDS, fields],
   ['guest/protocol.h', guestHeader()],

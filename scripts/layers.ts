@@ -202,6 +202,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'organizations',
     holds: 'Members of organizations.',
   },
+  people: {
+    theme: 'organizations',
+    holds: 'People of an OpenID provider: its tokens, their memberships.',
+  },
   keys: {
     theme: 'organizations',
     holds: 'Management of API keys: create, rotate, revoke, list.',

@@ -11,6 +11,10 @@ import { HANDSHAKE_MS } from '../src/http/tls/handshakes.js';
 import { AT_ONCE } from '../src/fairness/shares.js';
 import { PAGE_LIMIT } from '../src/lib/page.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
+import { SESSION_IDLE_MS } from '../src/access/session-uses.js';
+import { MEMBER_SESSION_MS, MOST_MEMBER_SESSIONS } from '../src/console/open-member-session.js';
+import { SIGN_INS_UNDER_WAY } from '../src/console/provider-routes.js';
+import { MOST_INVITATIONS } from '../src/members/invite.js';
 import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
@@ -221,6 +225,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'the refusal; with the longest delay reached, the connection ends',
     },
     {
+      limit: 'sign-ins by the provider in progress, in total and of one address',
+      value: `${SIGN_INS_UNDER_WAY.total}, ${SIGN_INS_UNDER_WAY.each}`,
+      beyond: rateLimited,
+    },
+    {
       limit: 'requests a minute without a valid key',
       value: number(settings.failedAuthLimit),
       option: 'failedAuthLimit',
@@ -310,6 +319,17 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'layers of a snapshot on Docker, with those of its image',
       value: number(MOST_LAYERS),
       beyond: 'the operation fails with `too_many_layers`',
+    },
+    { limit: 'open invitations', value: number(MOST_INVITATIONS), beyond: { error: 'quota_exceeded' } },
+    {
+      limit: 'sessions of a member in the console',
+      value: number(MOST_MEMBER_SESSIONS),
+      beyond: 'a further sign-in ends the oldest',
+    },
+    {
+      limit: 'time of a session of a member, and its time without a request',
+      value: `${time(MEMBER_SESSION_MS)}, ${time(SESSION_IDLE_MS)}`,
+      beyond: 'the session ends',
     },
     { limit: 'pools', value: number(MOST_POOLS), beyond: { error: 'quota_exceeded' } },
     { limit: 'ready sandboxes of a pool', value: number(MOST_MEMBERS), beyond: { error: 'invalid_request' } },

@@ -6,7 +6,10 @@ import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
 import { eventRoutes } from './audit/routes.js';
 import { consolePages } from './console/pages.js';
-import { sessionRoutes, signInRoute } from './console/session-routes.js';
+import { loadProvider } from './console/loaded-provider.js';
+import { backChannelRoute, providerRoutes, signInOptionsRoute } from './console/provider-routes.js';
+import { sessionRoutes } from './console/session-routes.js';
+import { signInRoutes } from './console/sign-in-routes.js';
 import type { ServiceContext } from './context.js';
 import { admitFairly } from './http/admission.js';
 import { clientAddressOf } from './http/client-address.js';
@@ -150,6 +153,7 @@ export async function buildApp(
   }
   await registerOpenapi(app, EXAMPLES);
   const { console: hasConsole, basePath } = ctx.settings;
+  const provider = ctx.settings.provider ? loadProvider(ctx.settings.provider) : undefined;
   landingRoute(app, { hasConsole: hasConsole && !onlyForwarded, basePath });
   healthRoutes(app, ctx);
   app.addHook('onError', (_request, _reply, error, done) => {
@@ -202,12 +206,29 @@ export async function buildApp(
     quotaRoutes(api, ctx);
     keyRoutes(api, ctx);
     mcpRoute(api, ctx);
-    if (ctx.settings.console) sessionRoutes(api, ctx, authentication);
+    if (ctx.settings.console) sessionRoutes(api, ctx, authentication, provider);
   });
   await app.register(async (internal) => tunnelRoute(internal, ctx));
   if (ctx.settings.console && !onlyForwarded) {
     await app.register(async (open) => {
-      signInRoute(open, ctx, authentication!);
+      open.decorateRequest('forwardedFor', null);
+      await open.register(async (byKey) => {
+        signInRoutes(byKey, ctx, authentication!);
+        return Promise.resolve();
+      });
+      signInOptionsRoute(open, provider);
+      if (provider) {
+        await open.register(async (byProvider) => {
+          providerRoutes(byProvider, ctx, authentication!, provider);
+          return Promise.resolve();
+        });
+        await open.register(async (byProvider) => {
+          backChannelRoute(byProvider, ctx, authentication!, provider, () =>
+            authentication!.forgetSessions(),
+          );
+          return Promise.resolve();
+        });
+      }
       await consolePages(open, ctx.settings, ctx.log);
     });
   }

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
+import { providerSettings, type ProviderSettings } from './config/provider-settings.js';
 import { connectionsFor } from './http/connections.js';
 import { REFUSAL_GAP_MS } from './http/refusal-delays.js';
 import type { SlotLimits } from './fairness/slots.js';
@@ -101,6 +102,8 @@ export type Settings = typeof FIXED_SETTINGS &
     /** Null: usage costs nothing. */
     priceBook: PriceBook | null;
     webhooks: WebhookSettings;
+    /** Null: people sign in by links. */
+    provider: ProviderSettings | null;
     /** The addresses that registries may have. */
     registryReach: RegistryReach;
     /** The most open connections of the API, in total and of one address. */
@@ -118,6 +121,7 @@ export function settingsOf(config: Config, priceBook: PriceBook | null): Setting
     backupEveryMs: config.backupDir === undefined ? 0 : config.backupEveryHours * HOUR_MS,
     priceBook,
     webhooks: webhookSettings(config),
+    provider: providerSettings(config),
     registryReach: registryReach(config),
     connections: connectionSettings(config),
   };

@@ -6,6 +6,8 @@ import { deleteExpiredSessions } from './console/jobs.js';
 import type { WorkerContext } from './context.js';
 import { deleteExpiredKeys } from './idempotency/jobs.js';
 import { recordExpiredKeys } from './keys/jobs.js';
+import { deleteExpiredLinks } from './members/jobs.js';
+import { deleteUsedLogoutTokens } from './people/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { compactAllCounts } from './quotas/jobs.js';
 import { makeDiskGuard } from './sandboxes/full-disk/guard.js';
@@ -98,6 +100,8 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredSessions, FORGET_KEYS_EVERY_MS),
+    job(deleteExpiredLinks, FORGET_KEYS_EVERY_MS),
+    job(deleteUsedLogoutTokens, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredTickets, FORGET_KEYS_EVERY_MS),
     job(deleteEndedPreviews, FORGET_KEYS_EVERY_MS),
     job(deleteOldTraces, FORGET_KEYS_EVERY_MS),

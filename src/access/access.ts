@@ -1,6 +1,9 @@
 import type { Instant } from '../lib/instant.js';
 import type { Scope } from './scopes.js';
 
+/** A list filters by as many labels at once: those of the caller and those of the request. */
+export const MOST_ACCESS_LABELS = 8;
+
 export interface Access {
   scopes: readonly Scope[];
   /** The key applies only to sandboxes with all of these labels. Empty: to everything. */

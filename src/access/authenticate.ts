@@ -12,9 +12,10 @@ import type { Instant } from '../lib/instant.js';
 import type { Access } from './access.js';
 import { callerOf } from './caller.js';
 import { KeyCache } from './key-cache.js';
-import { refusalReasonOf } from './key-lookup.js';
-import { accessOf, type SecretRow } from './key-queries.js';
-import { KeyUses } from './key-uses.js';
+import { accessOfHolder, callerOfHolder, isMember, refusalOf, type Holder } from './holder.js';
+import type { SecretRow } from './key-queries.js';
+import { KeyUses, type RefusalReason } from './key-uses.js';
+import { ifStillOpen, isMemberToken, MemberSessionCache, type MemberSessionRow } from './member-session.js';
 import { makeLimits, unitsOf } from './rate-limit.js';
 import { requireScope } from './required-scope.js';
 import { makeRevocationWatch } from './revocation-watch.js';
@@ -23,13 +24,14 @@ import { covers } from './scopes.js';
 import { SessionCache } from './session-cache.js';
 import { checkCsrf, csrfTokenOf, invalidSession, SessionCookies, type Session } from './session-cookie.js';
 import { ifOpen, type SessionRow } from './session-queries.js';
+import { SessionUses } from './session-uses.js';
 import { invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
 
-/** The key of a request, and the error when it is not accepted. */
-interface Credential {
-  cached?: SecretRow | undefined;
-  /** The key as it is now. */
-  find: () => Promise<SecretRow | undefined>;
+/** The holder of the credential of a request, and the error when it is not accepted. */
+interface Credential<H extends Holder = Holder> {
+  cached?: H | undefined;
+  /** The holder as it is now. */
+  find: () => Promise<H | undefined>;
   refusal: () => ApiError;
 }
 
@@ -49,6 +51,8 @@ export interface Authentication {
   authenticate: onRequestHookHandler;
   /** Checks a key like that of a request, and makes it the caller. */
   signIn(request: FastifyRequest, reply: FastifyReply, secret: string): Promise<SecretRow>;
+  /** Counts a failed sign-in against the address of the client. Throws `rate_limited`. */
+  countFailure(request: FastifyRequest): void;
   /** This process refuses a session that it has just ended without waiting for the notification. */
   forgetSessions(): void;
   /** The organization of a key that was valid lately. */
@@ -58,11 +62,13 @@ export interface Authentication {
 export async function makeAuthentication(app: App, ctx: Context): Promise<Authentication> {
   const keys = new KeyCache(ctx.pool, ctx.changes);
   const sessions = new SessionCache(ctx.pool, ctx.changes);
+  const memberSessions = new MemberSessionCache(ctx.pool, ctx.changes);
   const tickets = new TicketKeys(ctx.pool);
   app.decorateRequest('ticketHash', null);
   app.decorateRequest('session', null);
   app.decorateReply('watched', null);
   const uses = new KeyUses(ctx);
+  const sessionUses = new SessionUses(ctx);
   const limits = makeLimits(ctx.settings);
   const cookies = new SessionCookies(ctx.settings);
   const { total } = ctx.settings.connections;
@@ -94,16 +100,27 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     revocations.close();
     keys.close();
     sessions.close();
-    await uses.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
+    memberSessions.close();
+    for (const written of [uses, sessionUses])
+      await written.close().catch((error: unknown) => ctx.log.warn({ err: error }, 'closing failed'));
   });
+
+  function recordRefusal(holder: Holder, reason: RefusalReason): void {
+    if (!isMember(holder)) uses.recordRefusal(holder, reason);
+  }
+
+  function recordUse(holder: Holder, at: Instant): void {
+    if (isMember(holder)) sessionUses.recordUse(holder, at);
+    else uses.recordUse(holder, at);
+  }
 
   async function findByTicket(request: FastifyRequest, hash: Buffer, at: Instant): Promise<Credential> {
     // The process that received the request has checked it, and knows the host that the client named.
     if (request.forwardedFor === null) checkTerminalOrigin(request, ctx.settings.terminalOrigins);
     request.ticketHash = hash;
     try {
-      const keyAt = await tickets.keyOf(hash, at);
-      return { find: () => keyAt(ctx.now()), refusal: invalidTicket };
+      const holderAt = await tickets.holderOf(hash, at);
+      return { find: () => holderAt(ctx.now()), refusal: invalidTicket };
     } catch (error) {
       limits.countFailure(request);
       throw error;
@@ -112,6 +129,13 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
 
   function findBySession(request: FastifyRequest, token: string, at: Instant): Credential {
     const network = networkOf(request);
+    if (isMemberToken(token)) {
+      return {
+        cached: ifStillOpen(memberSessions.cached(token), at),
+        find: async () => ifStillOpen(await memberSessions.find(token, network), ctx.now()),
+        refusal: invalidSession,
+      };
+    }
     return {
       cached: ifOpen(sessions.cached(token), at),
       find: async () => ifOpen(await sessions.find(token, network), ctx.now()),
@@ -119,7 +143,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     };
   }
 
-  function findByKey(request: FastifyRequest, secret: string, refusal = invalidKey): Credential {
+  function findByKey(request: FastifyRequest, secret: string, refusal = invalidKey): Credential<SecretRow> {
     const network = networkOf(request);
     return { cached: keys.cached(secret), find: () => keys.find(secret, network), refusal };
   }
@@ -135,62 +159,57 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     throw new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
   }
 
-  /** Checks the key, the address of the client and the rate. */
-  function admit(
+  /** Checks the holder, the address of the client and the rate. */
+  function admit<H extends Holder>(
     request: FastifyRequest,
     reply: FastifyReply,
-    key: SecretRow | undefined,
+    holder: H | undefined,
     refusal: () => ApiError,
     at: Instant,
-  ): SecretRow {
-    const reason = key && refusalReasonOf(key, at);
-    if (!key || reason !== undefined) {
-      if (key && reason !== undefined) uses.recordRefusal(key, reason);
+  ): H {
+    const reason = holder && refusalOf(holder, at);
+    if (!holder || reason !== undefined) {
+      if (holder && reason !== undefined) recordRefusal(holder, reason);
       limits.countFailure(request);
       throw refusal();
     }
-    const access = accessOf(key);
-    request.caller = {
-      orgId: key.org_id,
-      actor: { kind: 'api_key', api_key_id: key.id, name: key.name },
-      access,
-      key,
-    };
-    if (!isAllowedAddress(access, clientAddressOf(request))) {
-      uses.recordRefusal(key, 'address');
+    request.caller = callerOfHolder(holder);
+    if (!isAllowedAddress(request.caller.access, clientAddressOf(request))) {
+      recordRefusal(holder, 'address');
       limits.countFailure(request);
       throw new ApiError('address_not_allowed');
     }
     holdShare(request, reply);
     // The process that received the request has counted it.
     if (request.forwardedFor === null) limits.countRequest(request, reply, 1);
-    return key;
+    return holder;
   }
 
   function pass(
     request: FastifyRequest,
     reply: FastifyReply,
-    { credential, token, found, at }: Presented & { found: SecretRow | undefined },
+    { credential, token, found, at }: Presented & { found: Holder | undefined },
   ): void {
-    const key = admit(request, reply, found, credential.refusal, at);
+    const holder = admit(request, reply, found, credential.refusal, at);
     if (token !== undefined) {
-      request.session = sessionOf(key as SessionRow, token);
+      request.session = sessionOf(holder as SessionRow | MemberSessionRow, token);
       checkCsrf(request, request.session.csrfToken);
     }
     const { access } = callerOf(request);
     request.countMore = (units) => limits.countMore(request, units);
     const scope = request.routeOptions.schema!.scope!;
-    if (!covers(access.scopes, scope)) uses.recordRefusal(key, 'scope');
+    if (!covers(access.scopes, scope)) recordRefusal(holder, 'scope');
     requireScope(request.caller!, scope);
-    uses.recordUse(key, at);
+    recordUse(holder, at);
     // An operation that ends keys checks the key again itself (keys/lock-caller-key.ts). The watch must not cut its
     // response off: only that response has the new secret.
     if (scope === 'keys:write') return;
     const ip = clientAddressOf(request);
     revocations.watch(reply, async () => {
       const current = await credential.find();
-      if (!current || refusalReasonOf(current, ctx.now()) !== undefined) return false;
-      return isAllowedAddress(accessOf(current), ip) && covers(current.scopes, scope);
+      if (!current || refusalOf(current, ctx.now()) !== undefined) return false;
+      const now = accessOfHolder(current);
+      return isAllowedAddress(now, ip) && covers(now.scopes, scope);
     });
   }
 
@@ -236,7 +255,11 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
       uses.recordUse(key, at);
       return key;
     },
-    forgetSessions: () => sessions.invalidate(),
+    countFailure: (request) => limits.countFailure(request),
+    forgetSessions() {
+      sessions.invalidate();
+      memberSessions.invalidate();
+    },
     ownerOf({ headers }) {
       const secret = secretOf(headers.authorization);
       return secret === undefined ? undefined : keys.seen(secret)?.org_id;
@@ -252,7 +275,10 @@ function networkOf(request: FastifyRequest): string {
   return clientNetworkOf(clientAddressOf(request));
 }
 
-function sessionOf({ session_hash, session_expires_at }: SessionRow, token: string): Session {
+function sessionOf(
+  { session_hash, session_expires_at }: SessionRow | MemberSessionRow,
+  token: string,
+): Session {
   return { hash: session_hash, csrfToken: csrfTokenOf(token), expiresAt: session_expires_at };
 }
 

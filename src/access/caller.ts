@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Access } from './access.js';
 import type { SecretRow } from './key-queries.js';
+import type { MemberSessionRow } from './member-session.js';
 
 /** The authenticated caller of a request. Operations select every row by `orgId`. */
 export interface Caller {
@@ -9,6 +10,8 @@ export interface Caller {
   actor: EventActor;
   access: Access;
   key?: Pick<SecretRow, 'id' | 'name' | 'prefix' | 'secret_prefix' | 'hash'>;
+  /** The member of a session. */
+  member?: MemberSessionRow;
 }
 
 declare module 'fastify' {

@@ -17,9 +17,10 @@ export function documentScope(schema: FastifySchema | undefined, url: string): v
   Object.assign(schema, { 'x-required-scope': schema.scope });
 }
 
-export function requireScope({ access }: Caller, needed: RouteScope): void {
+export function requireScope({ access, member }: Caller, needed: RouteScope): void {
   if (covers(access.scopes, needed)) return;
-  throw new ApiError('insufficient_scope', `the key does not have the scope ${needed}`, {
+  const holder = member ? `your role "${member.role}"` : 'the key';
+  throw new ApiError('insufficient_scope', `${holder} does not have the scope ${needed}`, {
     required_scope: needed,
     scopes: [...access.scopes],
   });

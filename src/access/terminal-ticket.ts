@@ -4,8 +4,10 @@ import { ApiError } from '../http/errors.js';
 import { TICKET_PROTOCOL } from '../http/upgrade.js';
 import type { Instant } from '../lib/instant.js';
 import { inBatches } from '../fairness/batches.js';
+import type { Holder } from './holder.js';
 import { findSecrets, type SecretRow } from './key-queries.js';
 import { hashOf } from './key-secret.js';
+import { findMemberSessions, ifStillOpen, type MemberSessionRow } from './member-session.js';
 import { findSessions, ifOpen, type SessionRow } from './session-queries.js';
 
 declare module 'fastify' {
@@ -21,24 +23,29 @@ declare module 'fastify' {
 
 const LOOKUPS = { concurrency: 2, maxBatch: 200 };
 
-/** Finds the key that made the ticket of a request. */
+/** Finds the key or the member that made the ticket of a request. */
 export class TicketKeys {
   private readonly findByPrefix: (prefix: string) => Promise<SecretRow[]>;
   private readonly findSession: (hash: Buffer) => Promise<SessionRow | undefined>;
+  private readonly findMemberSession: (hash: Buffer) => Promise<MemberSessionRow | undefined>;
 
   constructor(private readonly sql: Sql) {
     this.findSession = inBatches(async (hashes: readonly Buffer[]) => findSessions(sql, hashes), LOOKUPS);
+    this.findMemberSession = inBatches(
+      async (hashes: readonly Buffer[]) => findMemberSessions(sql, hashes),
+      LOOKUPS,
+    );
     this.findByPrefix = inBatches(async (prefixes: readonly string[]) => {
       const rows = await findSecrets(sql, prefixes);
       return prefixes.map((prefix) => rows.filter(({ secret_prefix }) => secret_prefix === prefix));
     }, LOOKUPS);
   }
 
-  /** A function that finds the key as it is now. Throws ApiError for a ticket that is unknown, used or expired. */
-  async keyOf(hash: Buffer, at: Instant): Promise<(at: Instant) => Promise<SecretRow | undefined>> {
+  /** A function that finds the holder as it is now. Throws ApiError for a ticket that is unknown, used or expired. */
+  async holderOf(hash: Buffer, at: Instant): Promise<(at: Instant) => Promise<Holder | undefined>> {
     const { rows } = await this.sql.query<{
-      key_id: string;
-      secret_prefix: string;
+      key_id: string | null;
+      secret_prefix: string | null;
       session_hash: Buffer | null;
     }>(
       'select key_id, secret_prefix, session_hash from terminal_tickets where hash = $1 and expires_at > $2',
@@ -46,9 +53,12 @@ export class TicketKeys {
     );
     const [ticket] = rows;
     if (!ticket) throw invalidTicket();
-    const { session_hash: session } = ticket;
+    const { key_id: key, secret_prefix: prefix, session_hash: session } = ticket;
+    if (session && key === null)
+      return async (now) => ifStillOpen(await this.findMemberSession(session), now);
     if (session) return async (now) => ifOpen(await this.findSession(session), now);
-    return async () => (await this.findByPrefix(ticket.secret_prefix)).find(({ id }) => id === ticket.key_id);
+    return async () =>
+      prefix === null ? undefined : (await this.findByPrefix(prefix)).find(({ id }) => id === key);
   }
 }
 

@@ -15,6 +15,7 @@ import { inspectKeys, type KeyOptions } from './doctor-keys.js';
 import { checkDescriptors, checkNode, checkSystem } from './doctor-machine.js';
 import { hostSystem, type HostSystem } from '../engine/host-system.js';
 import { inspectPreviews } from './doctor-previews.js';
+import { inspectProvider, PROVIDER_OPTIONS } from './doctor-provider.js';
 import { inspectTls } from './doctor-tls.js';
 
 const NAMES = [
@@ -32,6 +33,8 @@ const NAMES = [
   'previewTlsKey',
   'advertiseUrl',
   'host',
+  'basePath',
+  ...PROVIDER_OPTIONS,
   ...EXAMINED_OPTIONS,
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;
@@ -53,6 +56,7 @@ export function doctorCommand(): Command {
         ...(await checkRuntime(options, stored, system)),
         ...inspectTls(options),
         ...inspectPreviews(options),
+        ...(await inspectProvider(options)),
       ];
       print(options, findings, findingsText(findings));
       if (findings.some(({ state }) => state === 'broken')) process.exitCode = 1;

@@ -4,6 +4,8 @@ import { OCSF_VERSION } from '../audit/ocsf/mapping.js';
 import { integer, type OptionType } from '../options/types.js';
 import * as keyRotation from '../keys/rotate.js';
 import { addMillis, now, parseInstant } from '../lib/instant.js';
+import { DEFAULT_INVITATION_HOURS, LONGEST_INVITATION_HOURS } from '../members/invite.js';
+import { DEFAULT_LINK_MINUTES, LONGEST_LINK_MINUTES } from '../members/link.js';
 import * as webhookRequests from '../webhooks/schema.js';
 
 /** Arguments of single commands; the options of the service are in config/options.ts. */
@@ -42,14 +44,28 @@ export const keyScopes = () =>
       }),
     );
 
-export const keyLabel = () =>
-  new Option('--label <name=value>', 'only sandboxes with this label; may be repeated, all must match')
-    .default({}, 'all sandboxes')
-    .argParser((text: string, labels: Record<string, string>) => {
-      const at = text.indexOf('=');
-      if (at < 1) throw new InvalidArgumentError('It must be like team=ml.');
-      return { ...labels, [text.slice(0, at)]: text.slice(at + 1) };
-    });
+const labelOption = () =>
+  new Option(
+    '--label <name=value>',
+    'only sandboxes with this label; may be repeated, all must match',
+  ).argParser((text: string, labels: Record<string, string> | undefined) => {
+    const at = text.indexOf('=');
+    if (at < 1) throw new InvalidArgumentError('It must be like team=ml.');
+    return { ...labels, [text.slice(0, at)]: text.slice(at + 1) };
+  });
+
+export const keyLabel = () => labelOption().default({}, 'all sandboxes');
+export const memberLabel = labelOption;
+
+export const invitationHours = () =>
+  new Option('--hours <n>', 'how long the link works')
+    .default(DEFAULT_INVITATION_HOURS)
+    .argParser(argumentOf(integer('a number of hours', 1, LONGEST_INVITATION_HOURS)));
+
+export const linkMinutes = () =>
+  new Option('--minutes <n>', 'how long the link works')
+    .default(DEFAULT_LINK_MINUTES)
+    .argParser(argumentOf(integer('a number of minutes', 1, LONGEST_LINK_MINUTES)));
 
 export const keyCidr = () =>
   new Option('--cidr <network>', 'only from this network, such as 10.0.0.0/8; may be repeated')

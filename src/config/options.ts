@@ -9,6 +9,7 @@ import { EXPORTER_CHOICES, OTLP_PROTOCOLS, SAMPLER_NAMES } from '../telemetry/ch
 import { LISTENING_OPTIONS } from './listening-options.js';
 import { PREVIEW_OPTIONS } from './preview-options.js';
 import { PUBLISHED_PORT_OPTIONS } from './published-port-options.js';
+import { SIGN_IN_OPTIONS } from './sign-in-options.js';
 import { dataFile, InDataDir, type Options, type Option, type ValuesOf } from '../options/option.js';
 import {
   choice,
@@ -276,6 +277,7 @@ export const OPTIONS = {
     default: [],
     setting: true,
   },
+  ...SIGN_IN_OPTIONS,
   console: {
     type: onOff,
     description: 'serve the console at /console, and send browsers from / to it',

@@ -44,7 +44,12 @@ export const CATALOGUE = {
     status: 401,
     message: 'the session is unknown or has ended',
     remedy:
-      'Sign in again. A session ends with the sign-out, with its key, and twelve hours after the sign-in.',
+      'Sign in again. A session ends with the sign-out, with its key or member, and twelve hours after the sign-in; that of a member also after two hours without use.',
+  },
+  invalid_sign_in_link: {
+    status: 401,
+    message: 'the link is unknown, used or expired',
+    remedy: 'Ask the operator for a new one: `sandkeep member link`. A link opens one session.',
   },
   preview_access_required: {
     status: 401,
@@ -62,11 +67,17 @@ export const CATALOGUE = {
     message: 'a change by cookie needs the CSRF token of the session',
     remedy: 'Send the `csrf_token` of `GET /console/session` in the header `x-csrf-token`.',
   },
+  owner_required: {
+    status: 403,
+    message: 'only an owner of the organization may do this',
+    remedy:
+      'Owners add, change and remove owners, in a session of the console; keys do not. Ask an owner or the operator.',
+  },
   insufficient_scope: {
     status: 403,
     message: 'the key is not allowed to do this',
     remedy:
-      '`details.required_scope` is what the key lacks. Use a key that has it; a key gets no scopes after it was made.',
+      '`details.required_scope` is what the key or the role lacks. Use a key that has it, since a key gets no scopes after it was made; for a member, ask an owner for another role.',
   },
   label_not_allowed: {
     status: 403,
@@ -162,6 +173,16 @@ export const CATALOGUE = {
     message: 'there is no such pool',
     remedy: '`GET /v1/pools` lists the pools of the organization.',
   },
+  member_not_found: {
+    status: 404,
+    message: 'there is no such member',
+    remedy: '`GET /v1/members` lists the members of the organization.',
+  },
+  invitation_not_found: {
+    status: 404,
+    message: 'there is no such invitation',
+    remedy: '`GET /v1/invitations` lists the open ones. One that was accepted or revoked is gone.',
+  },
   preview_not_found: {
     status: 404,
     message: 'there is no such preview',
@@ -196,6 +217,16 @@ export const CATALOGUE = {
     status: 409,
     message: 'this idempotency key was used for another request',
     remedy: 'Use a new key for a new request; repeat a request exactly as it was first sent.',
+  },
+  member_already_exists: {
+    status: 409,
+    message: 'the address is that of a member',
+    remedy: 'Change the role of the member instead: `PATCH /v1/members/{member_id}`.',
+  },
+  last_owner: {
+    status: 409,
+    message: 'the organization would have no owner',
+    remedy: 'Make another member the owner first.',
   },
   name_already_exists: {
     status: 409,

@@ -315,6 +315,7 @@ function requestIdOf(request: IncomingMessage): string {
 
 /** Translates refusals of Fastify. */
 const FRAMEWORK_ERRORS: Record<string, ErrorName> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
   FST_ERR_BAD_URL: 'invalid_request',
 };

@@ -1,4 +1,6 @@
 import type { Access } from '../access/access.js';
+import { accessOfMember } from '../access/holder.js';
+import { lockMemberAccess } from '../access/lock-member.js';
 import { invalidKey } from '../access/authenticate.js';
 import { type Caller } from '../access/caller.js';
 import { refusalReasonOf } from '../access/key-lookup.js';
@@ -8,15 +10,20 @@ import type { Instant } from '../lib/instant.js';
 import { lockKeys } from './queries.js';
 
 /**
- * Locks the key of a request and returns its present access: a revocation may come between the authentication and the
- * body. `changed`: a second key to lock for a change. Throws ApiError when the key is no longer valid.
+ * Locks the key of a request, or the member of its session, and returns its present access: a revocation may come
+ * between the authentication and the body. `changed`: a second key to lock for a change. Throws ApiError when the
+ * caller is no longer valid.
  */
 export async function lockCallerKey(
   tx: Transaction,
-  { orgId, key }: Caller,
+  { orgId, key, member }: Caller,
   at: Instant,
   changed?: string,
 ): Promise<Access> {
+  if (member) {
+    if (changed !== undefined) await lockKeys(tx, orgId, [changed], 'update');
+    return accessOfMember(await lockMemberAccess(tx, member, at));
+  }
   if (!key) throw invalidKey();
   if (changed === undefined) await lockKeys(tx, orgId, [key.id], 'share');
   else await lockKeys(tx, orgId, [key.id, changed], 'update');

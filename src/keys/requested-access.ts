@@ -1,4 +1,4 @@
-import { isNarrowed, type Access } from '../access/access.js';
+import { isNarrowed, MOST_ACCESS_LABELS, type Access } from '../access/access.js';
 import { covers, type Scope } from '../access/scopes.js';
 import { ApiError } from '../http/errors.js';
 import { isCidr, isSubnetOfAny } from '../lib/cidr.js';
@@ -6,8 +6,6 @@ import { parseInstant, type Instant } from '../lib/instant.js';
 import { checkLabels } from '../lib/labels.js';
 
 const NAME_LENGTH = 200;
-/** A list filters by as many labels at once: those of the key and those of the request. */
-export const MOST_KEY_LABELS = 8;
 const MOST_NETWORKS = 100;
 const IPV4_IN_IPV6 = '::ffff:0:0/96';
 
@@ -29,8 +27,8 @@ export function readAccess(asked: Asked, at: Instant): Access {
   if (scopes.length === 0) throw refusal('scopes', 'a key needs at least one scope');
   const badLabel = checkLabels(labels);
   if (badLabel) throw refusal(`labels.${badLabel.key}`, badLabel.message);
-  if (Object.keys(labels).length > MOST_KEY_LABELS) {
-    throw refusal('labels', `a key can be narrowed to at most ${MOST_KEY_LABELS} labels`);
+  if (Object.keys(labels).length > MOST_ACCESS_LABELS) {
+    throw refusal('labels', `a key can be narrowed to at most ${MOST_ACCESS_LABELS} labels`);
   }
   const tooWide = isNarrowed({ labels })
     ? scopes.find((scope) => !covers(['sandboxes:write', 'sandboxes:exec'], scope))

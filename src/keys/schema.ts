@@ -1,4 +1,5 @@
 import { Type, type Static } from 'typebox';
+import { MOST_ACCESS_LABELS } from '../access/access.js';
 import { SCOPES } from '../access/scopes.js';
 import { EventActor } from '../audit/events/schema.js';
 import { labelsForm } from '../http/labels-form.js';
@@ -14,7 +15,6 @@ import {
   Uuid,
   Words,
 } from '../http/schema.js';
-import { MOST_KEY_LABELS } from './requested-access.js';
 import { DEFAULT_OVERLAP_SECS, LONGEST_OVERLAP_SECS } from './rotate.js';
 
 const KeyScope = Words([...SCOPES], {
@@ -78,7 +78,7 @@ export const CreateKeyRequest = Type.Object(
       maxItems: SCOPES.length,
       description: 'The permissions of the key.',
     }),
-    labels: Type.Optional(StringMap({ ...labelsForm(MOST_KEY_LABELS), ...labels })),
+    labels: Type.Optional(StringMap({ ...labelsForm(MOST_ACCESS_LABELS), ...labels })),
     cidrs: Type.Optional(Type.Array(Type.String(), { maxItems: 100, description: cidrs })),
     expires_at: Type.Optional(
       Nullable(

@@ -1,62 +1,75 @@
+import type { Role } from '../access/roles.js';
 import { recordEvent } from '../audit/events/record.js';
-import { redactEmail } from '../audit/events/redact-email.js';
 import type { EventActor } from '../audit/events/schema.js';
 import { violatedConstraint, type Pool } from '../db/pool.js';
-import { inTransaction } from '../db/transaction.js';
-import { ExplainedError } from '../lib/explained-error.js';
-import { now } from '../lib/instant.js';
-import { findUnstorable } from '../lib/storable-text.js';
+import { inTransaction, type Transaction } from '../db/transaction.js';
+import { ApiError } from '../http/errors.js';
+import { now, type Instant } from '../lib/instant.js';
 import { newId } from '../lib/uuid.js';
-import type { OrgRole } from '../orgs/schema.js';
+import { checkLimits } from './check-access.js';
+import { checkEmail, checkName } from './check-person.js';
+import { memberFacts } from './facts.js';
 import { insertMember, type MemberRow } from './queries.js';
 
-const LONGEST_EMAIL = 254;
-const LONGEST_NAME = 200;
+export interface NewMember {
+  email: string;
+  role: Role;
+  labels?: Record<string, string>;
+  displayName: string | null;
+  /** Default: a new one. */
+  userId?: string;
+  /** The account of the provider. */
+  personId?: string;
+  /** Whether groups of the provider give and take the membership. */
+  byGroups?: boolean;
+}
 
-/** Adds a person to the members. Throws ExplainedError, which says what to change. */
+/** Adds a person to the members. Throws ApiError, which says what to change. */
 export async function addMember(
   pool: Pool,
   orgId: string,
-  { email, role, displayName }: { email: string; role: OrgRole; displayName: string | null },
+  member: NewMember,
   actor: EventActor,
 ): Promise<MemberRow> {
-  if (!/^[^\s@*\0]+@[^\s@*\0]+$/.test(email) || email.length > LONGEST_EMAIL || !email.isWellFormed()) {
-    throw new ExplainedError(
-      `an e-mail address is like name@example.com, of at most ${LONGEST_EMAIL} characters`,
-    );
+  checkEmail(member.email);
+  checkName(member.displayName);
+  checkLimits(member.role, member.labels ?? {});
+  try {
+    return await inTransaction(pool, (tx) => addMemberIn(tx, orgId, member, { actor, at: now() }));
+  } catch (error) {
+    if (violatedConstraint(error) !== 'org_members_email') throw error;
+    throw alreadyMember(member.email);
   }
-  if (
-    displayName !== null &&
-    (displayName.trim() === '' ||
-      displayName.length > LONGEST_NAME ||
-      findUnstorable(displayName) !== undefined)
-  ) {
-    throw new ExplainedError(`the name of a member must have 1 to ${LONGEST_NAME} characters`);
-  }
-  const at = now();
+}
+
+/** The same in the transaction of the caller, for a person that has been checked. */
+export async function addMemberIn(
+  tx: Transaction,
+  orgId: string,
+  { email, role, labels = {}, displayName, userId = newId(), personId, byGroups = false }: NewMember,
+  { actor, at }: { actor: EventActor; at: Instant },
+): Promise<MemberRow> {
   const member: MemberRow = {
     id: newId(),
-    user_id: newId(),
+    user_id: userId,
     email,
     role,
+    labels,
     display_name: displayName,
     joined_at: at,
   };
-  try {
-    await inTransaction(pool, async (tx) => {
-      await insertMember(tx, orgId, member);
-      await recordEvent(tx, {
-        orgId,
-        type: 'member_added',
-        actor,
-        resourceId: member.id,
-        at,
-        payload: { member_id: member.id, user_id: member.user_id, redacted_email: redactEmail(email), role },
-      });
-    });
-  } catch (error) {
-    if (violatedConstraint(error) !== 'org_members_email') throw error;
-    throw new ExplainedError(`${email} is a member already: see "sandkeep member list"`, { cause: error });
-  }
+  await insertMember(tx, orgId, member, { personId: personId ?? null, byGroups });
+  await recordEvent(tx, {
+    orgId,
+    type: 'member_added',
+    actor,
+    resourceId: member.id,
+    at,
+    payload: memberFacts(member),
+  });
   return member;
+}
+
+export function alreadyMember(email: string): ApiError {
+  return new ApiError('member_already_exists', `${email} is a member already: see "sandkeep member list"`);
 }

@@ -50,6 +50,9 @@ const LAST = [
 ];
 /** They find a sandbox that the walk has deleted, or a file that no release has. */
 const ABSENT = new Set([
+  'update_member',
+  'remove_member',
+  'revoke_invitation',
   'delete_by_name',
   'copy_volume_file',
   'rename_volume_file',

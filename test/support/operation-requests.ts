@@ -1,5 +1,6 @@
 import { operator } from '../../src/audit/events/actor.js';
 import { newId } from '../../src/lib/uuid.js';
+import { addMember } from '../../src/members/add.js';
 import { EMPTY_CONFIG } from '../../src/spec/template-config.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
@@ -22,6 +23,8 @@ export interface Classified {
   makesOwn?: true;
 }
 
+const NO_MEMBER: Classified['absent'] = ['member_not_found', 'there is no such member'];
+const NO_INVITATION: Classified['absent'] = ['invitation_not_found', 'there is no such invitation'];
 const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
 /** An open session in the sandbox of each fixture. No process serves it. */
 const SESSION_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d77';
@@ -224,6 +227,21 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   delete_pool: () => ({ path: '/v1/pools/warm', absent: NO_POOL, isWhole: true }),
   get_org: () => ({ path: '/v1/me/org' }),
   list_members: () => ({ path: '/v1/members' }),
+  update_member: (victim) => ({
+    path: `/v1/members/${victim.member?.id ?? UNKNOWN_ID}`,
+    body: { role: 'viewer' },
+    absent: NO_MEMBER,
+  }),
+  remove_member: (victim) => ({ path: `/v1/members/${victim.member?.id ?? UNKNOWN_ID}`, absent: NO_MEMBER }),
+  list_invitations: () => ({ path: '/v1/invitations' }),
+  create_invitation: () => ({
+    path: '/v1/invitations',
+    body: { email: 'intruder@example.com', role: 'viewer' },
+  }),
+  revoke_invitation: (victim) => ({
+    path: `/v1/invitations/${victim.invitation?.id ?? UNKNOWN_ID}`,
+    absent: NO_INVITATION,
+  }),
   get_quotas: () => ({ path: '/v1/quotas' }),
   list_events: () => ({ path: '/v1/events' }),
   get_event: ({ event }) => ({ path: `/v1/events/${event.id}` }),
@@ -283,6 +301,9 @@ export interface Fixture {
   key: { id: string };
   /** Undefined: the fixture is of a release without them. */
   credential?: { id: string };
+  /** Undefined: the fixture is of a release without them. */
+  member?: { id: string };
+  invitation?: { id: string };
   /** The webhook is disabled, so nothing changes by itself. */
   webhook: { id: string; delivery: string };
 }
@@ -341,6 +362,10 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
       password: 'victim',
     }),
   );
+  const person = { email: 'victim@example.com', role: 'developer', displayName: null } as const;
+  const member = await addMember(service.ctx.pool, client.org.id, person, operator('victim'));
+  const invited = { email: 'victim-to-be@example.com', role: 'developer' };
+  const invitation = await succeed(client.post('/v1/invitations', invited));
   const made = { id: newId(), name: 'victim' };
   await service.ctx.pool.query(
     `insert into snapshots (org_id, id, name, labels, status, replaces, record_integrity, sandbox_id, sandbox_name, image,
@@ -384,6 +409,8 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     volume,
     event,
     credential,
+    member: { id: member.id },
+    invitation,
     key: { id: client.keyId },
     webhook: { id, delivery },
   };
@@ -409,6 +436,9 @@ const TABLES = [
   'runs',
   'quotas',
   'org_members',
+  'member_links',
+  'console_sessions',
+  'member_invitations',
   'idempotency_keys',
   'webhooks',
   'webhook_deliveries',

@@ -27,6 +27,8 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Every option must accept at least two of these texts, so that its values tell the sources apart. */
 const TEXTS = [
+  'ml=research:developer',
+  'ops=default:admin',
   '1',
   '2',
   '3',

@@ -42,7 +42,7 @@ export function Keys() {
     list.reload();
   };
   const revoke = async ({ id, name, prefix }: ApiKeyResponse) => {
-    const isOwn = id === session.value?.key.id;
+    const isOwn = id === session.value?.key?.id;
     const isConfirmed = await confirm({
       title: 'Revoke this key?',
       names: [`${name} (${prefix}…)`],
@@ -61,7 +61,7 @@ export function Keys() {
       title: 'Name',
       cell: ({ id, name }) => (
         <span title={name}>
-          {name} {id === session.value?.key.id && <span class="badge">this session</span>}
+          {name} {id === session.value?.key?.id && <span class="badge">this session</span>}
         </span>
       ),
       isWide: true,

@@ -5,22 +5,24 @@ import { session } from '../lib/session';
 import { signOut } from '../lib/sign-in';
 import { Menu } from '../parts/menu';
 import { Time } from '../parts/time';
+import { Identity, OrganizationChoice } from './identity';
 
-/** The organization and the key of the session, and the choices of this browser. */
+/** The organization and the holder of the session, and the choices of this browser. */
 export function Account() {
   const leave = () =>
     signOut().catch((error: unknown) => {
       if (error instanceof Problem) announce(error.message, true);
     });
   return (
-    <Menu title={session.value?.key.organization.name ?? ''} label="Session and appearance" class="account">
+    <Menu title={session.value?.organization.name ?? ''} label="Session and appearance" class="account">
       {() => (
         <>
           <p>
-            Signed in with the key <b>{session.value?.key.name}</b>
+            <Identity />
             <br />
             until <Time at={session.value?.expires_at} />
           </p>
+          <OrganizationChoice />
           <label>
             Colours{' '}
             <select

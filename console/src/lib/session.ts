@@ -1,18 +1,25 @@
 import { signal } from '@preact/signals';
 
+interface Organization {
+  id: string;
+  name: string;
+  slug: string;
+}
+
 /** The answer of `/console/session`, which is no operation of openapi.json. */
 export interface Session {
   csrf_token: string;
   expires_at: string;
-  key: {
-    id: string;
-    name: string;
-    prefix: string;
-    scopes: string[];
-    labels: Record<string, string>;
-    expires_at: string | null;
-    organization: { id: string; name: string; slug: string };
-  };
+  organization: Organization;
+  /** Those that the session can switch to, with this one. */
+  organizations: Organization[];
+  scopes: string[];
+  /** The labels that the session is limited to. Empty: none. */
+  labels: Record<string, string>;
+  /** Null in the session of a member. */
+  key: { id: string; name: string; prefix: string; expires_at: string | null } | null;
+  /** Null in the session of a key. */
+  member: { id: string; email: string; display_name: string | null; role: string } | null;
 }
 
 /** `undefined`: not asked yet. `null`: nobody is signed in. */

@@ -41,8 +41,8 @@ export function Organization() {
         <Quotas />
       </section>
       <section class="part">
-        <h2>The key of this session</h2>
-        <OwnKey />
+        <h2>This session</h2>
+        <OwnSession />
       </section>
       <section class="part">
         <h2>Members</h2>
@@ -52,19 +52,26 @@ export function Organization() {
   );
 }
 
-function OwnKey() {
+function OwnSession() {
   const signedIn = session.value;
   if (signedIn == null) return null;
-  const { name, prefix, scopes, labels, expires_at } = signedIn.key;
-  const only = Object.entries(labels).map(([key, value]) => `${key}=${value}`);
+  const { key, member, scopes, labels } = signedIn;
+  const only = Object.entries(labels).map(([name, value]) => `${name}=${value}`);
   return (
     <Facts
       of={[
-        ['Name', name],
-        ['Key', <code>{prefix}…</code>],
+        ...(key
+          ? ([
+              ['Key', key.name],
+              ['Begins with', <code>{key.prefix}…</code>],
+              ['The key expires', key.expires_at === null ? 'never' : <Time at={key.expires_at} />],
+            ] as const)
+          : ([
+              ['Member', member?.email],
+              ['Role', member?.role],
+            ] as const)),
         ['Scopes', <code>{scopes.join(' ')}</code>],
         ['Only sandboxes with', only.length === 0 ? 'any labels' : only.join(', ')],
-        ['Expires', expires_at === null ? 'never' : <Time at={expires_at} />],
         ['The session ends', <Time at={signedIn.expires_at} />],
       ]}
     />
@@ -90,7 +97,7 @@ function Members() {
       {({ data, has_more, next_cursor }) =>
         data.length === 0 ? (
           <Empty title="No member" line="sandkeep member add --help">
-            <p>The operator adds members on the machine of the service:</p>
+            <p>The operator adds members on the machine of the service, and makes their first link:</p>
           </Empty>
         ) : (
           <>

@@ -2,28 +2,31 @@ import { useState } from 'preact/hooks';
 import { Redirect, useLocation, useSearch } from 'wouter-preact';
 import { Problem } from '../lib/api';
 import { session } from '../lib/session';
-import { signIn } from '../lib/sign-in';
+import { BASE_PATH } from '../lib/base';
+import { signIn, signInByLink, signInOptions } from '../lib/sign-in';
+import { useResource } from '../lib/use-resource';
 import { CodeLines } from '../parts/copy';
 import { ErrorPanel } from '../parts/error-panel';
 import { Field } from '../parts/field';
+import { REFUSALS } from './refusals';
 
 export function SignIn() {
-  const to = new URLSearchParams(useSearch()).get('to') ?? '/';
+  const query = new URLSearchParams(useSearch());
+  const to = query.get('to') ?? '/';
+  const refusal = REFUSALS.get(query.get('problem') ?? '');
+  const options = useResource('sign-in-options', signInOptions);
+  const { provider } = options.data ?? { provider: null };
   const [, go] = useLocation();
   const [problem, setProblem] = useState<Problem>();
   const [isBusy, setBusy] = useState(false);
   // Only a path of the console: an address elsewhere would make this page a redirector.
   const target = /^\/(?![/\\])/.test(to) ? to : '/';
 
-  const submit = async (event: SubmitEvent) => {
-    event.preventDefault();
-    const form = event.currentTarget as HTMLFormElement;
+  const enter = async (open: () => Promise<void>) => {
     setBusy(true);
     setProblem(undefined);
     try {
-      const key = new FormData(form).get('key');
-      await signIn(typeof key === 'string' ? key.trim() : '');
-      form.reset();
+      await open();
       go(target, { replace: true });
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
@@ -33,11 +36,69 @@ export function SignIn() {
     }
   };
 
+  const addressOfProvider = `${BASE_PATH}/console/sign-in/provider?to=${encodeURIComponent(target)}`;
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    const form = event.currentTarget as HTMLFormElement;
+    const key = new FormData(form).get('key');
+    void enter(async () => {
+      await signIn(typeof key === 'string' ? key.trim() : '');
+      form.reset();
+    });
+  };
+
+  const link = location.hash.slice(1);
+  if (link.startsWith('ski_') && provider !== null) {
+    return (
+      <main class="sign-in" id="main">
+        <h1>Sandkeep</h1>
+        <p>You are invited to an organization. Sign in with the invited address.</p>
+        <p>
+          <a class="button primary" href={`${addressOfProvider}&invitation=${encodeURIComponent(link)}`}>
+            Sign in with {provider.name}
+          </a>
+        </p>
+      </main>
+    );
+  }
+  // Without a provider the link is enough.
+  if (link.startsWith('skl_') || (link.startsWith('ski_') && options.data !== undefined)) {
+    return (
+      <main class="sign-in" id="main">
+        <h1>Sandkeep</h1>
+        <p>This link opens one session of the person that it was made for.</p>
+        <button
+          type="button"
+          class="primary"
+          disabled={isBusy}
+          onClick={() => void enter(() => signInByLink(link))}
+        >
+          Sign in
+        </button>
+        {problem !== undefined && <ErrorPanel problem={problem} />}
+      </main>
+    );
+  }
   if (session.value != null && problem === undefined) return <Redirect to={target} replace />;
   return (
     <main class="sign-in" id="main">
       <h1>Sandkeep</h1>
-      <form onSubmit={(event) => void submit(event)}>
+      {refusal !== undefined && (
+        <div class="panel fault" role="alert">
+          <p class="fault-message">{refusal}</p>
+          <p>
+            Request <code>{query.get('request')}</code>
+          </p>
+        </div>
+      )}
+      {provider !== null && (
+        <p>
+          <a class="button primary" href={addressOfProvider}>
+            Sign in with {provider.name}
+          </a>
+        </p>
+      )}
+      <form onSubmit={submit}>
         <Field
           label="API key"
           hint="The browser keeps a session that ends with the key. It never keeps the key."
@@ -51,8 +112,13 @@ export function SignIn() {
       {problem !== undefined && <ErrorPanel problem={problem} />}
       <details>
         <summary>How do I get a key?</summary>
-        <p>The operator of the service prints the first one:</p>
-        <CodeLines text="sandkeep key create --org default --name console" of="command" />
+        <p>The operator of the service prints the first one, or a link for a member:</p>
+        <CodeLines
+          text={
+            'sandkeep key create --org default --name console\nsandkeep member link --org default NAME@EXAMPLE.COM'
+          }
+          of="command"
+        />
       </details>
     </main>
   );

@@ -12,6 +12,7 @@ export const POOLS: EventActor = { kind: 'system', code: 'pools', label: 'Sandke
 export const PREVIEW_WAKE: EventActor = { kind: 'system', code: 'preview_wake', label: 'Sandkeep previews' };
 export const WEBHOOKS: EventActor = { kind: 'system', code: 'webhooks', label: 'Sandkeep webhooks' };
 export const KEYS: EventActor = { kind: 'system', code: 'keys', label: 'Sandkeep keys' };
+export const PROVIDER: EventActor = { kind: 'system', code: 'sign_in', label: 'Sandkeep sign-in' };
 export const LOG: EventActor = { kind: 'system', code: 'event_log', label: 'Sandkeep event log' };
 export const RETENTION: EventActor = { kind: 'system', code: 'retention', label: 'Sandkeep retention' };
 export const DISKS: EventActor = { kind: 'system', code: 'disks', label: 'Sandkeep disk reserve' };

@@ -4,6 +4,7 @@ import { STATUSES } from '../../spec/statuses.js';
 import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
 import { FORK_EVENTS } from './fork-events.js';
 import { PAUSE_EVENTS } from './pause-events.js';
+import { MEMBER_EVENTS } from './member-events.js';
 import { POOL_EVENTS } from './pool-events.js';
 import { end, run, sandbox, transition } from './run-payloads.js';
 import { SNAPSHOT_EVENTS } from './snapshot-events.js';
@@ -56,7 +57,6 @@ const names = closed({ name: text, slug: text });
 const labels = closed({ labels: StringMap() });
 const volumeProperties = closed({ capacity_gib: Nullable(Type.Integer()), labels: StringMap() });
 const quotas = Type.Record(text, Type.Union([Type.Integer(), Type.Boolean(), Type.Null()]));
-const member = { member_id: Uuid, user_id: Uuid, redacted_email: text, role: text };
 const key = { api_key_id: Uuid, name: text, prefix: text };
 const consoleSession = { session_id: Uuid, ...key };
 const registryCredential = { credential_id: Uuid, pattern: text };
@@ -94,8 +94,7 @@ export const CATALOGUE = {
     'A service started with another price book than the previous one, or without one (null). The hash is the SHA-256 of its canonical JSON.',
     { sha256: Nullable(text), previous_sha256: Nullable(text), currency: Nullable(text) },
   ),
-  member_added: event('member', ANYONE, 'A member was added.', member),
-  member_removed: event('member', ANYONE, 'A member was removed.', member),
+  ...MEMBER_EVENTS,
 
   api_key_created: event('api_key', ANYONE, 'An API key was created.', {
     ...key,

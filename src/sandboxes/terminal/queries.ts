@@ -6,8 +6,9 @@ export interface TicketRow {
   org_id: string;
   hash: Buffer;
   sandbox_id: string;
-  key_id: string;
-  secret_prefix: string;
+  /** Null for the ticket of a member's session. */
+  key_id: string | null;
+  secret_prefix: string | null;
   session_hash: Buffer | null;
   sealed: Sealed;
   expires_at: Instant;

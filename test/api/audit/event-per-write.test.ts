@@ -6,6 +6,7 @@ import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
 import { webhookSettings } from '../../../src/settings.js';
 import type { Answer } from '../../support/answer.js';
 import type { Client } from '../../support/client.js';
+import { newMember } from '../../support/members.js';
 import { ended } from '../../support/snapshots.js';
 import { endedBuild, requestBuild } from '../../support/templates.js';
 import { operations } from '../../support/openapi.js';
@@ -166,6 +167,22 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
   ],
   rotate_key: ['api_key_rotated', () => client.post(key('/rotate'), {})],
   revoke_key: ['api_key_revoked', () => client.delete(key())],
+  create_invitation: [
+    'member_invited',
+    () => keep('invitation', client.post('/v1/invitations', { email: 'grace@example.com', role: 'viewer' })),
+  ],
+  revoke_invitation: [
+    'member_invitation_revoked',
+    () => client.delete(`/v1/invitations/${made['invitation']}`),
+  ],
+  update_member: [
+    'member_changed',
+    async () => {
+      made['member'] = (await newMember(service, client.org.id, 'viewer')).id;
+      return client.patch(`/v1/members/${made['member']}`, { role: 'auditor' });
+    },
+  ],
+  remove_member: ['member_removed', () => client.delete(`/v1/members/${made['member']}`)],
   create_webhook: [
     'webhook_created',
     () => keep('webhook', client.post('/v1/webhooks', { url: receiver.url })),

@@ -159,7 +159,8 @@ test('the session can be read again, without a new cookie', async () => {
   expect(await answer.json()).toMatchObject({
     csrf_token: here.csrf,
     expires_at: here.expiresAt,
-    key: { id: keyId, organization: client.org },
+    organization: client.org,
+    key: { id: keyId },
   });
   expect(answer.headers.getSetCookie()).toEqual([]);
   const byKey = await fetch(`${first.url}/console/session`, { headers: { authorization: `Bearer ${key}` } });

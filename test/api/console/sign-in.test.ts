@@ -34,15 +34,12 @@ describe('a sign-in', () => {
     expect(await answer.json()).toEqual({
       csrf_token: expect.stringMatching(/^[\w-]{43}$/),
       expires_at: expect.any(String),
-      key: {
-        id: client.keyId,
-        name: 'test key',
-        prefix: client.key.slice(0, 12),
-        scopes: ['org:admin'],
-        labels: {},
-        expires_at: null,
-        organization: client.org,
-      },
+      organization: client.org,
+      organizations: [client.org],
+      scopes: ['org:admin'],
+      labels: {},
+      key: { id: client.keyId, name: 'test key', prefix: client.key.slice(0, 12), expires_at: null },
+      member: null,
     });
     expect(answer.headers.getSetCookie()).toEqual([
       expect.stringMatching(

@@ -44,7 +44,10 @@ const CONSOLE = [
   'GET /console',
   'GET /console/*',
   'GET /console/session',
+  'GET /console/sign-in/options',
   'POST /console/session',
+  'POST /console/session/link',
+  'POST /console/session/organization',
 ];
 /** For other processes of the service, whose seal they need: test/api/ports/tunnel.test.ts. */
 const PEERS = ['GET /internal/orgs/:org_id/sandboxes/:sandbox_id/ports/:port'];

@@ -7,7 +7,9 @@ import { buffer } from 'node:stream/consumers';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { operator } from '../../../src/audit/events/actor.js';
 import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
+import { addMember } from '../../../src/members/add.js';
 import type { Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage } from '../../support/docker.js';
@@ -291,6 +293,13 @@ function checkExamples(
         return { address, answer, example };
       }
 
+      if (entry.path.startsWith('/v1/members/')) {
+        // Nobody becomes a member by a request to the API.
+        const person = { email: 'ada@example.com', role: 'viewer', displayName: 'Ada' } as const;
+        const { pool } = serviceOf().ctx;
+        const { id } = await addMember(pool, client.org.id, person, operator('test'));
+        ids.set(entry.operation.parameters?.find(({ name }) => name === 'member_id')?.example, id);
+      }
       for (const id of operationsBefore(entry)) {
         const { answer } = await send(byId.get(id)!);
         if (id === 'stop_sandbox') await untilStatus(client, answer.body.id as string, 'stopped');
@@ -329,6 +338,7 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (path === '/v1/pools/{name}' && operationId !== 'put_pool') return ['put_pool'];
   if (path.startsWith('/v1/registry-credentials/')) return ['create_registry_credential'];
   if (path.startsWith('/v1/webhooks/')) return ['create_webhook'];
+  if (path.startsWith('/v1/invitations/')) return ['create_invitation'];
   return ['/v1/sandboxes/', '/v1/billing'].some((start) => path.startsWith(start)) ? ['create_sandbox'] : [];
 }
 

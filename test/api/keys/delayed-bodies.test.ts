@@ -1,7 +1,10 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { operator } from '../../../src/audit/events/actor.js';
 import { sleep } from '../../../src/lib/sleep.js';
+import { removeMember } from '../../../src/members/remove.js';
 import { makeClient, type Client } from '../../support/client.js';
+import { newMember, signInMember } from '../../support/members.js';
 import { openRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
@@ -86,6 +89,42 @@ describe('a request with a delayed body', () => {
     for (const each of finish) expect(await each()).toEqual([401, 'invalid_api_key']);
     expect([await planted(), await works(victim.key)]).toEqual([0, true]);
   });
+});
+
+test('a member that was removed before the end of the body creates no key', async () => {
+  const { pool } = service.ctx;
+  const member = await newMember(service, owner.org.id, 'admin');
+  const { cookie, csrf } = await signInMember(service, owner.org.id, member);
+  await pool.query(
+    `update console_sessions set idle_at = now() + interval '30 minutes' where member_id = $1`,
+    [member.id],
+  );
+  const body = JSON.stringify({ ...NEW_KEY, name: member.id });
+  const { socket, whole } = await openRaw(service.url);
+  const head = [
+    'POST /v1/keys HTTP/1.1',
+    `host: ${new URL(service.url).host}`,
+    `cookie: ${cookie}`,
+    `x-csrf-token: ${csrf}`,
+    'connection: close',
+    'content-type: application/json',
+    `content-length: ${body.length}`,
+  ];
+  socket.write(`${head.join('\r\n')}\r\n\r\n${body.slice(0, -1)}`);
+  // The use of the session is written after its check.
+  await until(
+    () =>
+      pool.query(
+        `select from console_sessions where member_id = $1 and idle_at > now() + interval '1 hour'`,
+        [member.id],
+      ),
+    ({ rowCount }) => rowCount === 1,
+  );
+  await removeMember(pool, owner.org.id, member.email, operator('test'));
+  socket.write(body.slice(-1));
+  expect(await whole).toMatch(/^HTTP\/1\.1 401 /);
+  const { body: keys } = await owner.get('/v1/keys', { limit: 100 });
+  expect(keys.data.filter(({ name }: any) => name === member.id)).toEqual([]);
 });
 
 test.each([

@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
 import { addMember } from '../../../src/members/add.js';
+import { removeMember } from '../../../src/members/remove.js';
 import { parseQuotas } from '../../../src/quotas/set.js';
 import { expectRefused, run, runJson, urlOf, UUID } from '../../support/cli.js';
 import type { Client } from '../../support/client.js';
+import { postLink } from '../../support/members.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 let service: TestService;
@@ -55,6 +57,7 @@ describe('members', () => {
       user_id: expect.stringMatching(UUID),
       email,
       role: 'admin',
+      labels: {},
       display_name: 'Alice',
       avatar_url: null,
       joined_at: added.joined_at,
@@ -66,7 +69,7 @@ describe('members', () => {
     });
     expect(await json('member', 'list', '--org', org)).toEqual([added]);
     expect((await cli('member', 'list', '--org', org)).out).toMatch(
-      /^E-MAIL +ROLE +NAME +SINCE\nAlice\.Archer@example\.com +admin +Alice +\d{4}-/,
+      /^E-MAIL +ROLE +ONLY +NAME +SINCE\nAlice\.Archer@example\.com +admin +Alice +\d{4}-/,
     );
 
     // An address in another letter case is the same address.
@@ -83,6 +86,7 @@ describe('members', () => {
       user_id: added.user_id,
       redacted_email: 'A***r@e***.com',
       role: 'admin',
+      labels: {},
     };
     expect(events.body.data.map((event: any) => [event.event_type, event.payload])).toEqual([
       ['member_removed', payload],
@@ -112,7 +116,74 @@ describe('members', () => {
 
   test('with an unknown role are refused', async () => {
     const args = ['--org', client.org.slug, '--email', 'a@example.com', '--role', 'king'];
-    expectRefused(await cli('member', 'add', ...args), /owner, admin, member, viewer/);
+    expectRefused(
+      await cli('member', 'add', ...args),
+      /owner, admin, developer, member, viewer, finance, auditor/,
+    );
+  });
+
+  test('have a role and limits that can be changed, except those of the last owner', async () => {
+    const mine = await service.newOrg();
+    const org = ['--org', mine.org.slug];
+    await json('member', 'add', ...org, '--email', 'one@example.com', '--role', 'owner');
+    expectRefused(await cli('member', 'remove', ...org, 'one@example.com'), 'is the last owner');
+    expectRefused(
+      await cli('member', 'change', 'one@example.com', ...org, '--role', 'admin'),
+      'is the last owner',
+    );
+    await json('member', 'add', ...org, '--email', 'two@example.com', '--role', 'owner');
+    const narrowed = ['--role', 'developer', '--label', 'team=ml'];
+    const changed = await json('member', 'change', 'ONE@example.com', ...org, ...narrowed);
+    expect(changed).toMatchObject({ email: 'one@example.com', role: 'developer', labels: { team: 'ml' } });
+    expect((await cli('member', 'list', ...org)).out).toMatch(/one@example\.com +developer +team=ml/);
+    expectRefused(
+      await cli('member', 'change', 'one@example.com', ...org, '--role', 'finance'),
+      'the role "finance" cannot be limited to labels',
+    );
+    expectRefused(
+      await cli('member', 'add', ...org, '--email', 'three@example.com', '--label', 'service.x=1'),
+      'reserved',
+    );
+    const open = await cli('member', 'change', 'one@example.com', ...org, '--no-labels', '--role', 'finance');
+    expect(open.out).toBe('one@example.com has the role finance\n');
+    expectRefused(await cli('member', 'change', 'one@example.com', ...org), 'nothing to change');
+    expectRefused(
+      await cli('member', 'change', 'x@example.com', ...org, '--role', 'admin'),
+      'is not a member',
+    );
+    const { body, text } = await mine.get('/v1/events', { event_type: 'member_changed' });
+    expect(body.data.map(({ payload }: any) => [payload.previous_role, payload.role])).toEqual([
+      ['developer', 'finance'],
+      ['owner', 'developer'],
+    ]);
+    expect(text).not.toContain('one@');
+  });
+
+  test('always keep an owner, when two owners are removed at once', async () => {
+    const mine = await service.newOrg();
+    const actor = operator('test');
+    const emails = ['a@example.com', 'b@example.com', 'c@example.com'];
+    for (const email of emails) {
+      await addMember(service.ctx.pool, mine.org.id, { email, role: 'owner', displayName: null }, actor);
+    }
+    const removals = await Promise.allSettled(
+      emails.map((email) => removeMember(service.ctx.pool, mine.org.id, email, actor)),
+    );
+    expect(removals.filter(({ status }) => status === 'fulfilled').length).toBe(2);
+    expect((await mine.get('/v1/members')).body.data.length).toBe(1);
+  });
+
+  test('sign in by a link that the operator makes', async () => {
+    const mine = await service.newOrg();
+    const org = ['--org', mine.org.slug];
+    await json('member', 'add', ...org, '--email', 'one@example.com', '--role', 'finance');
+    const more = ['--public-url', service.url, '--minutes', '5'];
+    const made = await json('member', 'link', 'one@example.com', ...org, ...more);
+    expect(made.link).toMatch(new RegExp(`^${service.url}/console/sign-in#skl_[0-9A-Za-z]{43}$`));
+    const answer = await postLink(service.url, new URL(made.link as string).hash.slice(1));
+    expect(answer.status).toBe(201);
+    expect(await answer.json()).toMatchObject({ scopes: ['billing:read'], member: { role: 'finance' } });
+    expectRefused(await cli('member', 'link', 'two@example.com', ...org), 'is not a member');
   });
 
   test('are refused for an unknown organization', async () => {

@@ -1,0 +1,58 @@
+import { Type } from 'typebox';
+import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js';
+import { event } from './catalogue-entry.js';
+
+const text = Type.String();
+const reason = Type.String({ description: 'The reason, as a code.' });
+const ANYONE = ['api_key', 'user', 'system'] as const;
+
+/** Events of earlier releases have no labels. */
+const member = {
+  member_id: Uuid,
+  user_id: Uuid,
+  redacted_email: text,
+  role: text,
+  labels: Type.Optional(StringMap()),
+};
+const invitation = { invitation_id: Uuid, redacted_email: text, role: text, labels: StringMap() };
+const memberSession = { session_id: Uuid, ...member };
+
+/** People of an organization: their memberships, invitations and sessions of the console. */
+export const MEMBER_EVENTS = {
+  member_added: event('member', ANYONE, 'A member was added.', member),
+  member_invited: event(
+    'member',
+    ANYONE,
+    'An address was invited to the organization. `replaces`: the previous invitation of the address.',
+    { ...invitation, expires_at: DateTime, replaces: Nullable(Uuid) },
+  ),
+  member_invitation_revoked: event('member', ANYONE, 'An invitation was revoked.', invitation),
+  member_changed: event('member', ANYONE, 'The role of a member or its limits were changed.', {
+    ...member,
+    previous_role: text,
+    previous_labels: StringMap(),
+  }),
+  member_removed: event('member', ANYONE, 'A member was removed, and its sessions ended.', member),
+  member_account_unlinked: event(
+    'member',
+    ANYONE,
+    'A member was separated from its account of the provider. The next sign-in with the verified address gets it.',
+    member,
+  ),
+  member_link_created: event('member', ANYONE, 'A link was made that opens one session of a member.', {
+    ...member,
+    expires_at: DateTime,
+  }),
+  member_session_opened: event(
+    'member',
+    ['user'],
+    'A member signed in to the console: by a link of the operator, by the provider, or by a switch from another organization.',
+    { ...memberSession, method: Words(['link', 'provider', 'switch']), expires_at: DateTime },
+  ),
+  member_session_ended: event(
+    'member',
+    ['user'],
+    'A session of a member ended. `signed_out`: by the member. `provider`: by the back channel. `switched`: by a switch to another organization. `replaced`: by a later sign-in, as the oldest one. A session that ends with its member or its time has no such event.',
+    { ...memberSession, reason },
+  ),
+};

@@ -1,0 +1,42 @@
+import { memberActor } from '../access/holder.js';
+import { hashOf } from '../access/key-secret.js';
+import type { Transaction } from '../db/transaction.js';
+import type { Instant } from '../lib/instant.js';
+import { newId } from '../lib/uuid.js';
+import { addMemberIn } from './add.js';
+import { takeInvitation } from './invitation-queries.js';
+import { lockMember, type MemberRow } from './queries.js';
+
+const TOKEN = /^ski_[0-9A-Za-z]{43}$/;
+
+export function isInvitation(text: string): boolean {
+  return TOKEN.test(text);
+}
+
+/**
+ * Uses an invitation up and makes the person a member. Undefined if the token is not a valid invitation of the person.
+ * `person`: the account of the provider with its verified address; undefined: the holder of the link is the person.
+ */
+export async function acceptInvitation(
+  tx: Transaction,
+  token: string,
+  at: Instant,
+  person?: { id: string; email: string; name: string | null },
+): Promise<(MemberRow & { org_id: string }) | undefined> {
+  if (!isInvitation(token)) return undefined;
+  const invitation = await takeInvitation(tx, hashOf(token), at, person?.email ?? null);
+  if (!invitation) return undefined;
+  const { org_id: orgId, email, role, labels } = invitation;
+  const known = await lockMember(tx, orgId, { email });
+  // Somebody added the address meanwhile.
+  if (known) return person ? { ...known.member, org_id: orgId } : undefined;
+  const userId = newId();
+  const displayName = person?.name ?? null;
+  const member = await addMemberIn(
+    tx,
+    orgId,
+    { email, role, labels, displayName, userId, ...(person ? { personId: person.id } : {}) },
+    { actor: memberActor({ user_id: userId, email, display_name: displayName }), at },
+  );
+  return { ...member, org_id: orgId };
+}

@@ -1,0 +1,56 @@
+import { hashOf } from '../access/key-secret.js';
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
+import type { Pool } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { randomBase62 } from '../lib/base62.js';
+import { addMillis, now, shortInstant, type Instant } from '../lib/instant.js';
+import { memberFacts } from './facts.js';
+import { lockMember, putLink } from './queries.js';
+
+const RANDOM_LENGTH = 43;
+const TOKEN = /^skl_[0-9A-Za-z]{43}$/;
+export const DEFAULT_LINK_MINUTES = 60;
+export const LONGEST_LINK_MINUTES = 7 * 24 * 60;
+
+export function isLinkToken(text: string): boolean {
+  return TOKEN.test(text);
+}
+
+/**
+ * Makes a link that opens one session of a member, and ends the previous one. The token is returned only here.
+ * Undefined: no member has this address.
+ */
+export async function makeLink(
+  pool: Pool,
+  orgId: string,
+  email: string,
+  minutes: number,
+  actor: EventActor,
+): Promise<{ token: string; expiresAt: Instant } | undefined> {
+  // 256 random bits.
+  const token = `skl_${randomBase62(RANDOM_LENGTH)}`;
+  const at = now();
+  const expiresAt = addMillis(at, minutes * 60_000);
+  return inTransaction(pool, async (tx) => {
+    const locked = await lockMember(tx, orgId, { email });
+    if (!locked) return undefined;
+    const { member } = locked;
+    await putLink(tx, {
+      org_id: orgId,
+      member_id: member.id,
+      hash: hashOf(token),
+      created_at: at,
+      expires_at: expiresAt,
+    });
+    await recordEvent(tx, {
+      orgId,
+      type: 'member_link_created',
+      actor,
+      resourceId: member.id,
+      at,
+      payload: { ...memberFacts(member), expires_at: shortInstant(expiresAt) },
+    });
+    return { token, expiresAt };
+  });
+}

@@ -1,0 +1,21 @@
+import type { Caller } from '../access/caller.js';
+import { lockMemberAccess } from '../access/lock-member.js';
+import type { Role } from '../access/roles.js';
+import type { Transaction } from '../db/transaction.js';
+import { ApiError } from '../http/errors.js';
+import type { Instant } from '../lib/instant.js';
+
+/**
+ * Only owners add, change and remove owners: an administrator, or the key that one made, does not rise. The role of the
+ * caller is read again, because it may have changed since the authentication. Throws ApiError.
+ */
+export async function refuseUnlessOwner(
+  tx: Transaction,
+  { member }: Caller,
+  roles: readonly (Role | undefined)[],
+  at: Instant,
+): Promise<void> {
+  const present = member && (await lockMemberAccess(tx, member, at));
+  if (!roles.includes('owner')) return;
+  if (present?.role !== 'owner') throw new ApiError('owner_required');
+}

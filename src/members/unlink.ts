@@ -1,0 +1,34 @@
+import { recordEvent } from '../audit/events/record.js';
+import type { EventActor } from '../audit/events/schema.js';
+import type { Pool } from '../db/pool.js';
+import { inTransaction } from '../db/transaction.js';
+import { now } from '../lib/instant.js';
+import { memberFacts } from './facts.js';
+import { clearPerson, lockMember, type MemberRow } from './queries.js';
+
+/**
+ * Separates a member from its account of the provider, which ends the sessions of the account. Undefined: no member has
+ * this address.
+ */
+export async function unlinkMember(
+  pool: Pool,
+  orgId: string,
+  email: string,
+  actor: EventActor,
+): Promise<MemberRow | undefined> {
+  return inTransaction(pool, async (tx) => {
+    const locked = await lockMember(tx, orgId, { email });
+    if (!locked) return undefined;
+    const { member } = locked;
+    await clearPerson(tx, orgId, member.id);
+    await recordEvent(tx, {
+      orgId,
+      type: 'member_account_unlinked',
+      actor,
+      resourceId: member.id,
+      at: now(),
+      payload: memberFacts(member),
+    });
+    return member;
+  });
+}

@@ -1,0 +1,382 @@
+import { SignJWT } from 'jose';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
+import { operator } from '../../../src/audit/events/actor.js';
+import { MAX_FETCHED_BYTES } from '../../../src/outbound/fetch.js';
+import { deleteUsedLogoutTokens } from '../../../src/people/jobs.js';
+import { addMember } from '../../../src/members/add.js';
+import type { Client } from '../../support/client.js';
+import { HttpBrowser } from '../../support/openid/browser.js';
+import {
+  json,
+  metadataOf,
+  startHostileIssuer,
+  type HostileIssuer,
+} from '../../support/openid/hostile-issuer.js';
+import { localProvider, startServiceWith } from '../../support/openid/provider.js';
+import type { TestService } from '../../support/service.js';
+
+const EVENT = { 'http://schemas.openid.net/event/backchannel-logout': {} };
+
+let issuer: HostileIssuer;
+let service: TestService;
+let client: Client;
+let browser: HttpBrowser;
+
+beforeAll(async () => {
+  issuer = await startHostileIssuer();
+  service = await startServiceWith(localProvider(issuer.issuer, { timeoutMs: 2_000 }), { worker: false });
+});
+afterAll(async () => {
+  await service.close();
+  await issuer.close();
+});
+beforeEach(async () => {
+  client = await service.newOrg();
+  browser = new HttpBrowser();
+});
+
+/** Undefined: the token lacks the claim. */
+type Claims = Record<string, any>;
+
+interface Begun {
+  state: string;
+  nonce: string;
+}
+
+async function begin(): Promise<Begun> {
+  const answer = await browser.request(`${service.url}/console/sign-in/provider`);
+  const { searchParams } = new URL(answer.headers.get('location')!);
+  return { state: searchParams.get('state')!, nonce: searchParams.get('nonce')! };
+}
+
+async function finish({ state }: Begun): Promise<string> {
+  const query = new URLSearchParams({ code: 'code', state, iss: issuer.issuer });
+  const answer = await browser.request(`${service.url}/console/sign-in/callback?${query.toString()}`);
+  return answer.headers.get('location')!;
+}
+
+const problemOf = (place: string) => new URL(place).searchParams.get('problem');
+const isSignedIn = () => browser.cookie(service.url, 'sandkeep_session') !== undefined;
+
+function secondsFromNow(seconds: number): number {
+  return Math.floor(Date.now() / 1_000) + seconds;
+}
+
+function claims({ nonce }: Pick<Begun, 'nonce'>, more: Claims = {}): Claims {
+  return {
+    iss: issuer.issuer,
+    aud: 'sandkeep',
+    sub: 'somebody',
+    iat: secondsFromNow(0),
+    exp: secondsFromNow(300),
+    nonce,
+    email: 'ada@example.com',
+    email_verified: true,
+    sid: 'session of the provider',
+    ...more,
+  };
+}
+
+const token = (idToken: string) => json({ access_token: 'access', token_type: 'Bearer', id_token: idToken });
+
+async function newMember(email = 'ada@example.com'): Promise<void> {
+  // One member of the address: the accounts of other tests are not in the way.
+  await service.ctx.pool.query('update org_members set person_id = null, email = id || $1', [
+    '@left.example',
+  ]);
+  await addMember(
+    service.ctx.pool,
+    client.org.id,
+    { email, role: 'owner', displayName: null },
+    operator('test'),
+  );
+}
+
+test('an honest answer signs in', async () => {
+  await newMember();
+  const begun = await begin();
+  issuer.answer('/token', token(await issuer.sign(claims(begun))));
+  expect(await finish(begun)).toBe(`${service.url}/console/`);
+  expect(isSignedIn()).toBe(true);
+});
+
+describe('an ID token is refused', () => {
+  beforeEach(() => newMember());
+
+  test.each<[string, (begun: Begun) => Promise<string> | string]>([
+    ['with a forged signature', async (begun) => issuer.forge(claims(begun))],
+    [
+      'whose claims were changed',
+      async (begun) => {
+        const [head, , signature] = (await issuer.sign(claims(begun))).split('.');
+        const changed = Buffer.from(JSON.stringify(claims(begun, { sub: 'admin' }))).toString('base64url');
+        return [head, changed, signature].join('.');
+      },
+    ],
+    [
+      'without a signature',
+      (begun) => {
+        const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url');
+        return `${part({ alg: 'none' })}.${part(claims(begun))}.`;
+      },
+    ],
+    [
+      'signed with the secret of the client',
+      async (begun) => {
+        const secret = new TextEncoder().encode('a secret of the client at the provider');
+        return new SignJWT(claims(begun)).setProtectedHeader({ alg: 'HS256' }).sign(secret);
+      },
+    ],
+    ['for another client', async (begun) => issuer.sign(claims(begun, { aud: 'another' }))],
+    ['for several clients', async (begun) => issuer.sign(claims(begun, { aud: ['sandkeep', 'another'] }))],
+    ['of another issuer', async (begun) => issuer.sign(claims(begun, { iss: 'https://other.example' }))],
+    ['of another sign-in', async (begun) => issuer.sign(claims({ ...begun, nonce: 'x'.repeat(43) }))],
+    ['without a nonce', async (begun) => issuer.sign({ ...claims(begun), nonce: undefined })],
+    ['that has expired', async (begun) => issuer.sign(claims(begun, { exp: secondsFromNow(-300) }))],
+    ['without an expiry', async (begun) => issuer.sign({ ...claims(begun), exp: undefined })],
+    ['without a subject', async (begun) => issuer.sign({ ...claims(begun), sub: undefined })],
+    ['with a long subject', async (begun) => issuer.sign(claims(begun, { sub: 'x'.repeat(300) }))],
+    ['with a control character in the subject', async (begun) => issuer.sign(claims(begun, { sub: 'a\0b' }))],
+  ])('%s', async (_, make) => {
+    const begun = await begin();
+    issuer.answer('/token', token(await make(begun)));
+    expect(problemOf(await finish(begun))).toBe('provider');
+    expect(isSignedIn()).toBe(false);
+  });
+
+  test('when there is none', async () => {
+    const begun = await begin();
+    issuer.answer('/token', json({ access_token: 'access', token_type: 'Bearer' }));
+    expect(problemOf(await finish(begun))).toBe('provider');
+    expect(isSignedIn()).toBe(false);
+  });
+});
+
+describe('userinfo', () => {
+  const without = (begun: Begun) => ({ ...claims(begun), email: undefined, email_verified: undefined });
+
+  test('gives the address that the ID token lacks', async () => {
+    await newMember();
+    const begun = await begin();
+    issuer.answer('/token', token(await issuer.sign(without(begun))));
+    issuer.answer('/userinfo', json({ sub: 'somebody', email: 'ada@example.com', email_verified: true }));
+    expect(await finish(begun)).toBe(`${service.url}/console/`);
+  });
+
+  test('about another person is refused', async () => {
+    await newMember();
+    const begun = await begin();
+    issuer.answer('/token', token(await issuer.sign(without(begun))));
+    issuer.answer('/userinfo', json({ sub: 'another', email: 'ada@example.com', email_verified: true }));
+    expect(problemOf(await finish(begun))).toBe('provider');
+    expect(isSignedIn()).toBe(false);
+  });
+});
+
+describe('a provider that', () => {
+  test('never answers is given up in time', async () => {
+    const begun = await begin();
+    issuer.answer('/token', () => undefined);
+    const started = performance.now();
+    expect(problemOf(await finish(begun))).toBe('provider');
+    expect(performance.now() - started).toBeLessThan(60_000);
+  });
+
+  test('answers without an end is cut off', async () => {
+    const begun = await begin();
+    let sent = 0;
+    issuer.answer('/token', (_request, response) => {
+      response.setHeader('content-type', 'application/json');
+      const piece = Buffer.alloc(64 * 1_024, 'x');
+      const write = () => {
+        while (!response.destroyed && sent < 1_024 * 1_024 * 1_024) {
+          sent += piece.length;
+          if (response.write(piece)) continue;
+          response.once('drain', write);
+          return;
+        }
+      };
+      write();
+    });
+    expect(problemOf(await finish(begun))).toBe('provider');
+    // The rest is in the buffers of the connection.
+    expect(sent).toBeLessThan(MAX_FETCHED_BYTES + 16 * 1_024 * 1_024);
+  });
+
+  test('redirects its answers is not followed', async () => {
+    const begun = await begin();
+    issuer.answer(
+      '/token',
+      (_request, response) => void response.writeHead(307, { location: '/elsewhere' }).end(),
+    );
+    expect(problemOf(await finish(begun))).toBe('provider');
+    expect(issuer.asked).not.toContain('/elsewhere');
+  });
+
+  test('is down leads back to the sign-in page, and is asked again only after a while', async () => {
+    const down = await startHostileIssuer();
+    onTestFinished(() => down.close());
+    down.answer(
+      '/.well-known/openid-configuration',
+      (_request, response) => void response.writeHead(503).end(),
+    );
+    const other = await startServiceWith(localProvider(down.issuer), { worker: false });
+    onTestFinished(() => other.close());
+    const places: (string | null)[] = [];
+    for (let n = 0; n < 5; n += 1) {
+      const answer = await fetch(`${other.url}/console/sign-in/provider`, { redirect: 'manual' });
+      places.push(problemOf(answer.headers.get('location')!));
+    }
+    expect(places).toEqual(['provider', 'provider', 'provider', 'provider', 'provider']);
+    expect(down.asked.length).toBeLessThanOrEqual(2);
+    // Keys and links still sign in.
+    const answer = await fetch(`${other.url}/console/sign-in/options`);
+    expect(answer.status).toBe(200);
+  });
+
+  test.each<[string, (own: string) => Record<string, unknown>]>([
+    ['calls itself by another name', (own) => ({ ...metadataOf(own), issuer: 'https://other.example' })],
+    ['names no keys', (own) => ({ ...metadataOf(own), jwks_uri: undefined })],
+    [
+      'has its metadata at an address that is not allowed',
+      (own) => ({ ...metadataOf(own), token_endpoint: 'http://192.0.2.1/token' }),
+    ],
+  ])('%s signs nobody in', async (_, metadata) => {
+    const liar = await startHostileIssuer();
+    onTestFinished(() => liar.close());
+    liar.answer('/.well-known/openid-configuration', json(metadata(liar.issuer)));
+    const other = await startServiceWith(localProvider(liar.issuer, { timeoutMs: 2_000 }), { worker: false });
+    onTestFinished(() => other.close());
+    const own = new HttpBrowser();
+    const first = await own.request(`${other.url}/console/sign-in/provider`);
+    const at = new URL(first.headers.get('location')!);
+    if (at.searchParams.has('problem')) {
+      expect(at.searchParams.get('problem')).toBe('provider');
+      return;
+    }
+    const query = new URLSearchParams({ code: 'x', state: at.searchParams.get('state')!, iss: liar.issuer });
+    const answer = await own.request(`${other.url}/console/sign-in/callback?${query.toString()}`);
+    expect(problemOf(answer.headers.get('location')!)).toBe('provider');
+  });
+
+  test('is at an address that is not public is refused without the permission of the operator', async () => {
+    const settings = localProvider(issuer.issuer, { reach: { allow: [], http: true } });
+    const other = await startServiceWith(settings, { worker: false });
+    onTestFinished(() => other.close());
+    const before = issuer.asked.length;
+    const answer = await fetch(`${other.url}/console/sign-in/provider`, { redirect: 'manual' });
+    expect(problemOf(answer.headers.get('location')!)).toBe('provider');
+    expect(issuer.asked.length).toBe(before);
+    expect(other.logs.join('\n')).toContain('is not a public address');
+  });
+});
+
+describe('the options', () => {
+  test.each([
+    ['a domain', { domains: ['example.org'] }, 'not_allowed'],
+    ['a claim', { required: { hd: 'example.com' } }, 'not_allowed'],
+  ])('exclude a person by %s', async (_, more, problem) => {
+    await newMember();
+    const strict = await startServiceWith(localProvider(issuer.issuer, more), {
+      worker: false,
+      beside: service,
+    });
+    onTestFinished(() => strict.close());
+    const own = new HttpBrowser();
+    const first = await own.request(`${strict.url}/console/sign-in/provider`);
+    const { searchParams } = new URL(first.headers.get('location')!);
+    const nonce = searchParams.get('nonce')!;
+    issuer.answer('/token', token(await issuer.sign(claims({ nonce }))));
+    const query = new URLSearchParams({ code: 'x', state: searchParams.get('state')!, iss: issuer.issuer });
+    const answer = await own.request(`${strict.url}/console/sign-in/callback?${query.toString()}`);
+    expect(problemOf(answer.headers.get('location')!)).toBe(problem);
+  });
+});
+
+describe('a logout token', () => {
+  const logout = async (logoutToken: string) =>
+    fetch(`${service.url}/console/sign-in/back-channel-logout`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ logout_token: logoutToken }).toString(),
+    });
+  let names = 0;
+  const logoutClaims = (more: Claims = {}): Claims => {
+    names += 1;
+    return {
+      iss: issuer.issuer,
+      aud: 'sandkeep',
+      iat: secondsFromNow(0),
+      exp: secondsFromNow(120),
+      jti: `name ${names}`,
+      sub: 'somebody',
+      sid: 'session of the provider',
+      events: EVENT,
+      ...more,
+    };
+  };
+  const statusOf = async () => (await browser.request(`${service.url}/v1/me/org`)).status;
+
+  beforeEach(async () => {
+    await newMember();
+    const begun = await begin();
+    issuer.answer('/token', token(await issuer.sign(claims(begun))));
+    await finish(begun);
+    expect(await statusOf()).toBe(200);
+  });
+
+  test.each<[string, Claims]>([
+    ['the session', {}],
+    ['the session alone', { sub: undefined }],
+    ['the person', { sid: undefined }],
+  ])('that names %s ends it, once', async (_, more) => {
+    const logoutToken = await issuer.sign(logoutClaims(more), { typ: 'logout+jwt' });
+    expect((await logout(logoutToken)).status).toBe(200);
+    expect(await statusOf()).toBe(401);
+    const begun = await begin();
+    issuer.answer('/token', token(await issuer.sign(claims(begun))));
+    await finish(begun);
+    expect((await logout(logoutToken)).status).toBe(400);
+    expect(await statusOf()).toBe(200);
+  });
+
+  test.each<[string, () => Promise<string> | string]>([
+    ['without a token', () => ''],
+    ['that is no token', () => 'x'.repeat(1_000)],
+    ['with a forged signature', async () => issuer.forge(logoutClaims())],
+    ['for another client', async () => issuer.sign(logoutClaims({ aud: 'another' }))],
+    ['of another issuer', async () => issuer.sign(logoutClaims({ iss: 'https://other.example' }))],
+    [
+      'that is old',
+      async () => issuer.sign(logoutClaims({ iat: secondsFromNow(-3_600), exp: secondsFromNow(60) })),
+    ],
+    ['that has expired', async () => issuer.sign(logoutClaims({ exp: secondsFromNow(-120) }))],
+    ['without a name', async () => issuer.sign(logoutClaims({ jti: undefined }))],
+    ['without a time', async () => issuer.sign(logoutClaims({ iat: undefined }))],
+    ['with a nonce', async () => issuer.sign(logoutClaims({ nonce: 'x' }))],
+    ['without the event', async () => issuer.sign(logoutClaims({ events: {} }))],
+    ['that names nobody', async () => issuer.sign(logoutClaims({ sub: undefined, sid: undefined }))],
+    ['of another type', async () => issuer.sign(logoutClaims(), { typ: 'at+jwt' })],
+  ])('%s is refused, and ends nothing', async (_, make) => {
+    expect((await logout(await make())).status).toBe(400);
+    expect(await statusOf()).toBe(200);
+  });
+
+  test('about another person or another session ends nothing', async () => {
+    for (const more of [{ sub: 'another' }, { sid: 'another' }, { sub: 'another', sid: undefined }]) {
+      expect((await logout(await issuer.sign(logoutClaims(more)))).status).toBe(200);
+      expect(await statusOf()).toBe(200);
+    }
+  });
+
+  test('is forgotten some time after its end', async () => {
+    await logout(await issuer.sign(logoutClaims()));
+    await service.ctx.pool.query('update logout_tokens set expires_at = now()');
+    await deleteUsedLogoutTokens(service.ctx);
+    expect((await service.ctx.pool.query('select from logout_tokens')).rowCount).toBe(0);
+  });
+
+  test('longer than 16 KiB is not read', async () => {
+    expect((await logout('x'.repeat(20_000))).status).toBe(413);
+  });
+});

@@ -1,0 +1,58 @@
+import type { Role } from '../../src/access/roles.js';
+import { operator } from '../../src/audit/events/actor.js';
+import { addMember } from '../../src/members/add.js';
+import { makeLink } from '../../src/members/link.js';
+import type { MemberRow } from '../../src/members/queries.js';
+import { sessionAt, type ConsoleSession } from './console.js';
+import type { TestService } from './service.js';
+
+let people = 0;
+
+/** A new member of the organization. */
+export async function newMember(
+  { ctx }: Pick<TestService, 'ctx'>,
+  orgId: string,
+  role: Role,
+  labels: Record<string, string> = {},
+): Promise<MemberRow> {
+  people += 1;
+  const email = `person.number${people}@people.example.com`;
+  return addMember(ctx.pool, orgId, { email, role, labels, displayName: null }, operator('test'));
+}
+
+export async function linkOf(
+  { ctx }: Pick<TestService, 'ctx'>,
+  orgId: string,
+  { email }: Pick<MemberRow, 'email'>,
+  minutes = 60,
+): Promise<string> {
+  const link = await makeLink(ctx.pool, orgId, email, minutes, operator('test'));
+  if (!link) throw new Error(`${email} is no member`);
+  return link.token;
+}
+
+export async function postLink(
+  url: string,
+  link: unknown,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  return fetch(`${url}/console/session/link`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify({ link }),
+  });
+}
+
+/** Signs a member in to the console as a browser does. */
+export async function signInMember(
+  service: Pick<TestService, 'ctx' | 'url'>,
+  orgId: string,
+  member: Pick<MemberRow, 'email'>,
+): Promise<ConsoleSession> {
+  const answer = await postLink(service.url, await linkOf(service, orgId, member));
+  const text = await answer.text();
+  if (answer.status !== 201) throw new Error(`the sign-in was answered ${answer.status}: ${text}`);
+  const body = JSON.parse(text) as { csrf_token: string; expires_at: string };
+  const [cookie] = answer.headers.getSetCookie()[0]!.split(';');
+  return sessionAt(service.url, { cookie: cookie!, csrf: body.csrf_token, expiresAt: body.expires_at });
+}
