@@ -63,19 +63,31 @@ create table console_sessions (
   org_id uuid not null,
   hash bytea not null,
   id uuid not null,
-  key_id uuid not null,
-  secret_prefix text not null,
+  key_id uuid,
+  secret_prefix text,
   created_at timestamp with time zone not null,
   expires_at timestamp with time zone not null,
+  member_id uuid,
+  idle_at timestamp with time zone,
+  person_id uuid,
+  sid text collate "C",
+  sealed_by text,
+  sealed bytea,
   constraint console_sessions_pkey PRIMARY KEY (org_id, hash),
   constraint console_sessions_hash_check CHECK ((octet_length(hash) = 32)),
   constraint console_sessions_hash_key UNIQUE (hash),
+  constraint console_sessions_holder CHECK ((((key_id IS NULL) <> (member_id IS NULL)) AND ((key_id IS NULL) = (secret_prefix IS NULL)) AND ((member_id IS NULL) = (idle_at IS NULL)))),
   constraint console_sessions_id_key UNIQUE (id),
   constraint console_sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
-  constraint console_sessions_org_id_key_id_fkey FOREIGN KEY (org_id, key_id) REFERENCES api_keys(org_id, id)
+  constraint console_sessions_org_id_key_id_fkey FOREIGN KEY (org_id, key_id) REFERENCES api_keys(org_id, id),
+  constraint console_sessions_org_id_member_id_fkey FOREIGN KEY (org_id, member_id) REFERENCES org_members(org_id, id) ON DELETE CASCADE,
+  constraint console_sessions_person CHECK (((person_id IS NULL) OR (member_id IS NOT NULL))),
+  constraint console_sessions_person_id_fkey FOREIGN KEY (person_id) REFERENCES people(id)
 );
 CREATE INDEX console_sessions_expiry ON public.console_sessions USING btree (expires_at);
 CREATE INDEX console_sessions_of_key ON public.console_sessions USING btree (org_id, key_id, created_at);
+CREATE INDEX console_sessions_of_member ON public.console_sessions USING btree (org_id, member_id, created_at);
+CREATE INDEX console_sessions_of_person ON public.console_sessions USING btree (person_id) WHERE (person_id IS NOT NULL);
 CREATE TRIGGER console_sessions_deleted AFTER DELETE ON public.console_sessions FOR EACH STATEMENT EXECUTE FUNCTION announce_console_sessions();
 create policy own_organization on console_sessions using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
@@ -286,6 +298,51 @@ create table label_periods (
 CREATE INDEX label_periods_sandbox ON public.label_periods USING btree (org_id, sandbox_id);
 create policy own_organization on label_periods using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table logout_tokens (
+  hash bytea not null,
+  expires_at timestamp with time zone not null,
+  constraint logout_tokens_pkey PRIMARY KEY (hash),
+  constraint logout_tokens_hash_check CHECK ((octet_length(hash) = 32))
+);
+CREATE INDEX logout_tokens_expiry ON public.logout_tokens USING btree (expires_at);
+
+create table member_invitations (
+  org_id uuid not null,
+  id uuid not null,
+  email text collate "C" not null,
+  role text not null,
+  labels jsonb not null,
+  hash bytea not null,
+  created_at timestamp with time zone not null,
+  created_by json not null,
+  expires_at timestamp with time zone not null,
+  constraint member_invitations_pkey PRIMARY KEY (org_id, id),
+  constraint member_invitations_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint member_invitations_hash_key UNIQUE (hash),
+  constraint member_invitations_labels_check CHECK ((jsonb_typeof(labels) = 'object'::text)),
+  constraint member_invitations_narrowed CHECK (((labels = '{}'::jsonb) OR (role = ANY (ARRAY['developer'::text, 'member'::text, 'viewer'::text])))),
+  constraint member_invitations_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint member_invitations_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'developer'::text, 'member'::text, 'viewer'::text, 'finance'::text, 'auditor'::text])))
+);
+CREATE INDEX member_invitations_created ON public.member_invitations USING btree (org_id, created_at, id);
+CREATE UNIQUE INDEX member_invitations_email ON public.member_invitations USING btree (org_id, lower(email));
+CREATE INDEX member_invitations_expiry ON public.member_invitations USING btree (expires_at);
+create policy own_organization on member_invitations using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table member_links (
+  org_id uuid not null,
+  member_id uuid not null,
+  hash bytea not null,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint member_links_pkey PRIMARY KEY (org_id, member_id),
+  constraint member_links_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint member_links_hash_key UNIQUE (hash),
+  constraint member_links_org_id_member_id_fkey FOREIGN KEY (org_id, member_id) REFERENCES org_members(org_id, id) ON DELETE CASCADE
+);
+CREATE INDEX member_links_expiry ON public.member_links USING btree (expires_at);
+create policy own_organization on member_links using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table org_members (
   org_id uuid not null,
   id uuid not null,
@@ -294,12 +351,21 @@ create table org_members (
   role text not null,
   display_name text,
   joined_at timestamp with time zone not null,
+  labels jsonb not null default '{}'::jsonb,
+  person_id uuid,
+  by_groups boolean not null default false,
   constraint org_members_pkey PRIMARY KEY (org_id, id),
+  constraint org_members_labels_check CHECK ((jsonb_typeof(labels) = 'object'::text)),
+  constraint org_members_narrowed CHECK (((labels = '{}'::jsonb) OR (role = ANY (ARRAY['developer'::text, 'member'::text, 'viewer'::text])))),
   constraint org_members_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
-  constraint org_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'member'::text, 'viewer'::text])))
+  constraint org_members_person UNIQUE (org_id, person_id),
+  constraint org_members_person_id_fkey FOREIGN KEY (person_id) REFERENCES people(id),
+  constraint org_members_role_check CHECK ((role = ANY (ARRAY['owner'::text, 'admin'::text, 'developer'::text, 'member'::text, 'viewer'::text, 'finance'::text, 'auditor'::text])))
 );
 CREATE UNIQUE INDEX org_members_email ON public.org_members USING btree (org_id, lower(email));
 CREATE INDEX org_members_joined ON public.org_members USING btree (org_id, joined_at, id);
+CREATE INDEX org_members_of_person ON public.org_members USING btree (person_id) WHERE (person_id IS NOT NULL);
+CREATE TRIGGER org_members_changed AFTER UPDATE OF role, labels, email, display_name, person_id ON public.org_members FOR EACH ROW EXECUTE FUNCTION announce_console_sessions();
 create policy own_organization on org_members using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table orgs (
@@ -335,6 +401,17 @@ create table pauses (
 CREATE INDEX pauses_ended ON public.pauses USING btree (org_id, to_at) WHERE (to_at IS NOT NULL);
 CREATE UNIQUE INDEX pauses_open ON public.pauses USING btree (org_id, sandbox_id) WHERE (to_at IS NULL);
 create policy own_organization on pauses using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table people (
+  id uuid not null,
+  issuer text collate "C" not null,
+  subject text collate "C" not null,
+  last_org_id uuid,
+  created_at timestamp with time zone not null,
+  signed_in_at timestamp with time zone not null,
+  constraint people_pkey PRIMARY KEY (id),
+  constraint people_issuer_subject_key UNIQUE (issuer, subject)
+);
 
 create table pools (
   org_id uuid not null,
@@ -805,8 +882,8 @@ create table terminal_tickets (
   org_id uuid not null,
   hash bytea not null,
   sandbox_id uuid not null,
-  key_id uuid not null,
-  secret_prefix text not null,
+  key_id uuid,
+  secret_prefix text,
   sealed_by text not null,
   sealed bytea not null,
   expires_at timestamp with time zone not null,
@@ -814,6 +891,7 @@ create table terminal_tickets (
   constraint terminal_tickets_pkey PRIMARY KEY (org_id, hash),
   constraint terminal_tickets_hash_check CHECK ((octet_length(hash) = 32)),
   constraint terminal_tickets_hash_key UNIQUE (hash),
+  constraint terminal_tickets_holder CHECK ((((key_id IS NULL) = (secret_prefix IS NULL)) AND ((key_id IS NOT NULL) OR (session_hash IS NOT NULL)))),
   constraint terminal_tickets_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint terminal_tickets_session_hash_check CHECK ((octet_length(session_hash) = 32))
 );

@@ -231,6 +231,13 @@ export type CreateApiKeyRequest = {
   expires_at?: string | null;
 };
 
+export type CreateInvitationRequest = {
+  email: string;
+  role: OrgRole;
+  labels?: Record<string, string>;
+  expires_in_hours?: number;
+};
+
 export type CreatePreviewRequest = {
   port: number;
   path?: string;
@@ -441,6 +448,27 @@ export type InterfaceOverrides = {
   mtu?: number | null;
 };
 
+export type InvitationResponse = {
+  id: string;
+  email: string;
+  role: OrgRole;
+  labels: Record<string, string>;
+  created_at: string;
+  created_by: EventActor;
+  expires_at: string;
+};
+
+export type InvitationWithLink = {
+  id: string;
+  email: string;
+  role: OrgRole;
+  labels: Record<string, string>;
+  created_at: string;
+  created_by: EventActor;
+  expires_at: string;
+  link: string;
+};
+
 export type KeyScope =
   | 'sandboxes:read'
   | 'sandboxes:write'
@@ -501,12 +529,13 @@ export type OrgMemberResponse = {
   user_id: string;
   email: string;
   role: OrgRole;
+  labels: Record<string, string>;
   display_name?: string | null;
   avatar_url?: string | null;
   joined_at: string;
 };
 
-export type OrgRole = 'owner' | 'admin' | 'member' | 'viewer';
+export type OrgRole = 'owner' | 'admin' | 'developer' | 'member' | 'viewer' | 'finance' | 'auditor';
 
 export type OrgWithRole = {
   id: string;
@@ -538,6 +567,12 @@ export type PaginatedEventResponse = {
 };
 
 export type PaginatedFork = { data: ForkSummary[]; has_more: boolean; next_cursor?: string | null };
+
+export type PaginatedInvitationResponse = {
+  data: InvitationResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
 
 export type PaginatedMemberResponse = {
   data: OrgMemberResponse[];
@@ -1258,6 +1293,8 @@ export type UnlabelledDailyUsage = {
   disk_mib_seconds: number;
   cost: string | null;
 };
+
+export type UpdateMemberRequest = { role?: OrgRole; labels?: Record<string, string> };
 
 export type UpdateRegistryCredentialRequest = {
   username?: string;
@@ -2349,6 +2386,36 @@ export interface Operations {
     query: { cursor?: string; limit?: number };
     body: undefined;
     answer: PaginatedMemberResponse;
+  };
+  'PATCH /v1/members/{member_id}': {
+    path: { member_id: string };
+    query: {};
+    body: UpdateMemberRequest;
+    answer: OrgMemberResponse;
+  };
+  'DELETE /v1/members/{member_id}': {
+    path: { member_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/invitations': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedInvitationResponse;
+  };
+  'POST /v1/invitations': {
+    path: {};
+    query: {};
+    body: CreateInvitationRequest;
+    answer: InvitationWithLink;
+  };
+  'DELETE /v1/invitations/{invitation_id}': {
+    path: { invitation_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
   };
   'GET /v1/quotas': {
     path: {};
