@@ -15,6 +15,7 @@ import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
 import { orgCommand } from './cli/org.js';
 import { pauseCommand, resumeCommand } from './cli/pause.js';
+import { forkCommand } from './cli/fork.js';
 import { poolsCommand } from './cli/pools.js';
 import { portForwardCommand } from './cli/port-forward.js';
 import { quotaCommand } from './cli/quota.js';
@@ -55,6 +56,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(portForwardCommand(env))
     .addCommand(mcpCommand(env))
     .addCommand(poolsCommand(env))
+    .addCommand(forkCommand(env))
     .addCommand(templatesCommand(env))
     .addCommand(secretsCommand())
     .addCommand(networkCommand())
