@@ -12,7 +12,7 @@ const serializeSpec = serializerOf(SandboxSpec);
  * 20 sandboxes; `npm run bench -- --only "list 20"` prints the current time. Any other text may have fields that
  * callers must not see, and may lack defaults.
  */
-export const SPEC_FORMAT = 4;
+export const SPEC_FORMAT = 5;
 
 export function encodeSpec(spec: unknown): string {
   return serializeSpec(spec);
