@@ -192,7 +192,7 @@ const LETTERS: Record<string, string> = {
 /** Requested, then failed or created, then deleted and brought back any number of times, then purged. */
 const COURSE = /^r(f|c(db)*(dp?)?)$/;
 
-/** Waits until nothing is in progress, and compares everything with the events. */
+/** Waits until nothing is in progress and the log has every event, and compares everything with the events. */
 async function compare(service: TestService, client: Client, hurry: () => Promise<void>): Promise<void> {
   const { pool } = service.ctx;
   await until(
@@ -202,7 +202,8 @@ async function compare(service: TestService, client: Client, hurry: () => Promis
           `select (select count(*) from snapshots where status in ('queued', 'in_progress'))::int
              + (select count(*) from snapshots where purge_at <= now() and removed_at is null)::int
              + (select count(*) from sandboxes where status in ('starting', 'stopping')
-                or (removed_at is not null and destroyed_at is null))::int as count`,
+                or (removed_at is not null and destroyed_at is null))::int
+             + (select count(*) from unsealed_events)::int as count`,
         )
       ).rows[0]!.count,
     (count) => count === 0,
