@@ -59,3 +59,19 @@ export function readImageConfig(bytes: Buffer): ImageConfig {
     volumes: Object.keys(Volumes ?? {}),
   };
 }
+
+/** The inverse of `readImageConfig`, as the `config` of a configuration. */
+export function configDocument(config: ImageConfig): Record<string, unknown> {
+  const { env, cmd, entrypoint, user, workdir, stopSignal, exposedPorts, volumes } = config;
+  const names = (list: readonly string[]) => Object.fromEntries(list.map((name) => [name, {}]));
+  return {
+    ...(user === '' ? {} : { User: user }),
+    ...(exposedPorts.length === 0 ? {} : { ExposedPorts: names(exposedPorts) }),
+    ...(env.length === 0 ? {} : { Env: env }),
+    ...(entrypoint.length === 0 ? {} : { Entrypoint: entrypoint }),
+    ...(cmd.length === 0 ? {} : { Cmd: cmd }),
+    ...(volumes.length === 0 ? {} : { Volumes: names(volumes) }),
+    ...(workdir === '' ? {} : { WorkingDir: workdir }),
+    ...(stopSignal === null ? {} : { StopSignal: stopSignal }),
+  };
+}

@@ -49,7 +49,7 @@ export class ImageBudget {
 export async function* checkLayer(
   layer: AsyncIterable<Buffer>,
   diffId: string,
-  budget: ImageBudget,
+  budget: Pick<ImageBudget, 'take'>,
   step: Step,
 ): AsyncGenerator<Buffer> {
   let inflating: Inflating | undefined;
@@ -80,7 +80,7 @@ interface Inflating {
   failed: AbortSignal;
 }
 
-function inflate(begin: Buffer, budget: ImageBudget, step: Step): Inflating {
+function inflate(begin: Buffer, budget: Pick<ImageBudget, 'take'>, step: Step): Inflating {
   const isGzip = begin.subarray(0, GZIP_MAGIC.length).equals(GZIP_MAGIC);
   const input = isGzip ? createGunzip() : new PassThrough();
   const failed = new AbortController();
@@ -91,7 +91,7 @@ function inflate(begin: Buffer, budget: ImageBudget, step: Step): Inflating {
 
 async function measure(
   uncompressed: AsyncIterable<Buffer>,
-  budget: ImageBudget,
+  budget: Pick<ImageBudget, 'take'>,
   step: Step,
 ): Promise<string> {
   const measure = new LayerMeasure(new TarScan(), budget, step);
@@ -111,7 +111,7 @@ class LayerMeasure {
 
   constructor(
     private readonly scan: TarScan,
-    private readonly budget: ImageBudget,
+    private readonly budget: Pick<ImageBudget, 'take'>,
     private readonly step: Step,
   ) {}
 
@@ -132,7 +132,7 @@ class LayerMeasure {
 }
 
 export interface LayerReading {
-  budget: ImageBudget;
+  budget: Pick<ImageBudget, 'take'>;
   step: Step;
   /** Undefined: the layer is only checked. */
   visitor: TarVisitor | undefined;

@@ -7,7 +7,7 @@ import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import { PacedSteps } from '../../../fairness/paced-steps.js';
 import { checkSize, verified } from '../../../registry/layer-check.js';
 import { MAX_DOCUMENT_BYTES, MAX_VOLUMES } from '../../../registry/limits.js';
-import { checkLayers, readConfig } from '../../../registry/manifest.js';
+import { checkLayers, readConfig, type Descriptor } from '../../../registry/manifest.js';
 import { requestPlatformManifest } from '../../../registry/manifest-requests.js';
 import { PullError } from '../../../registry/pull-error.js';
 import type { Pull } from '../../../registry/pull.js';
@@ -33,7 +33,8 @@ export class Images {
 
   constructor(
     private readonly docker: Docker,
-    private readonly architecture: string,
+    /** In the words of Go. */
+    readonly architecture: string,
     options: PullOptions | undefined,
   ) {
     this.room = new ImageRoom(imageShelf(docker), async (orgId) => this.listHeld(orgId), options);
@@ -100,12 +101,15 @@ export class Images {
       limit,
     );
     const step: Step = async (work) => this.steps.once(orgId, work);
-    const openBlob = async (digest: string) =>
-      pull.count((await session.request(`blobs/${digest}`)).body, (bytes) => room.take(bytes));
-    const config = await readAll(
-      verified(await openBlob(manifest.config.digest), manifest.config, step),
-      MAX_DOCUMENT_BYTES,
-    );
+    const openBlob = async (blob: Pick<Descriptor, 'digest' | 'size'>) => {
+      const { body } = await session.request(`blobs/${blob.digest}`);
+      return verified(
+        pull.count(body, (bytes) => room.take(bytes)),
+        blob,
+        step,
+      );
+    };
+    const config = await readAll(await openBlob(manifest.config), MAX_DOCUMENT_BYTES);
     const diffIds = readConfig(config, manifest, architecture);
     const layers = manifest.layers.map((layer, index) => ({ ...layer, diffId: diffIds[index]! }));
     const content = { name: pulledName(tag), config, layers };

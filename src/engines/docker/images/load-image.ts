@@ -2,21 +2,25 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { engineMessage, statusOf } from '../errors.js';
-import { checkLayer, verified, type ImageBudget } from '../../../registry/layer-check.js';
+import { checkLayer, type ImageBudget } from '../../../registry/layer-check.js';
 import type { Step } from '../../../registry/step.js';
 import type { Descriptor } from '../../../registry/manifest.js';
 import { PullError } from '../../../registry/pull-error.js';
 import { END_OF_ARCHIVE, tarHeader, tarPadding } from '../../../lib/tar-entry.js';
 
+/** `digest`: equal layers have equal ones. */
+type ImageLayer = Pick<Descriptor, 'digest' | 'size'> & { diffId: string };
+
 export interface ImageContent {
   name: string;
   config: Buffer;
-  layers: readonly (Descriptor & { diffId: string })[];
+  layers: readonly ImageLayer[];
 }
 
 export interface LoadOptions {
-  budget: ImageBudget;
-  openBlob: (digest: string) => Promise<AsyncIterable<Buffer>>;
+  budget: Pick<ImageBudget, 'take'>;
+  /** The content has the promised size, or the iteration throws. */
+  openBlob: (layer: ImageLayer) => Promise<AsyncIterable<Buffer>>;
   signal: AbortSignal;
   step: Step;
   /** Called when the rest is the work of the engine. */
@@ -80,25 +84,48 @@ async function* writeArchive(
   { name: imageName, config, layers }: ImageContent,
   { budget, openBlob, onSent, step }: LoadOptions,
 ): AsyncGenerator<Buffer> {
-  const names = new Map<string, string>();
+  const known = new Map<string, { name: string; cost: LayerCost }>();
   const archive = randomUUID();
   const configName = `${archive}.json`;
   yield* file(configName, config);
-  for (const { digest, size, diffId } of layers) {
-    const key = `${digest} ${diffId}`;
-    if (names.has(key)) continue;
-    const name = `${archive}-${names.size}.layer`;
-    names.set(key, name);
-    const blob = verified(await openBlob(digest), { digest, size }, step);
+  for (const layer of layers) {
+    const { size, diffId } = layer;
+    const before = known.get(keyOf(layer));
+    if (before) {
+      // The engine unpacks a layer once for each place in the image.
+      budget.take(before.cost.bytes, before.cost.files);
+      continue;
+    }
+    const name = `${archive}-${known.size}.layer`;
+    const cost = new LayerCost(budget);
+    known.set(keyOf(layer), { name, cost });
     yield tarHeader(name, size);
-    yield* checkLayer(blob, diffId, budget, step);
+    yield* checkLayer(await openBlob(layer), diffId, cost, step);
     yield tarPadding(size);
   }
-  const Layers = layers.map(({ digest, diffId }) => names.get(`${digest} ${diffId}`));
+  const Layers = layers.map((layer) => known.get(keyOf(layer))!.name);
   const manifest = [{ Config: configName, RepoTags: [imageName], Layers }];
   yield* file('manifest.json', Buffer.from(JSON.stringify(manifest)));
   yield END_OF_ARCHIVE;
   onSent();
+}
+
+function keyOf({ digest, diffId }: ImageLayer): string {
+  return `${digest} ${diffId}`;
+}
+
+/** Counts what a layer takes of the budget. */
+class LayerCost {
+  bytes = 0;
+  files = 0;
+
+  constructor(private readonly budget: Pick<ImageBudget, 'take'>) {}
+
+  take(bytes: number, files: number): void {
+    this.bytes += bytes;
+    this.files += files;
+    this.budget.take(bytes, files);
+  }
 }
 
 function* file(name: string, content: Buffer): Generator<Buffer> {

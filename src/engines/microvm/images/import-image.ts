@@ -1,4 +1,6 @@
 import { ExplainedError } from '../../../lib/explained-error.js';
+import { readArchivedImage } from '../../../registry/archived-image.js';
+import { openArchive } from '../../../registry/image-archive.js';
 import { readImageConfig } from '../../../registry/image-config.js';
 import { ImageBudget, type SizeLimit } from '../../../registry/layer-check.js';
 import { PullError } from '../../../registry/pull-error.js';
@@ -7,9 +9,7 @@ import {
   parseImageReference,
   type ImageReference,
 } from '../../../spec/image-reference.js';
-import { readArchivedImage } from './archived-image.js';
 import { buildBase } from './build-base.js';
-import { openArchive } from './image-archive.js';
 import { ImageNames } from './image-names.js';
 import type { ImageStore, StoredImage } from './image-store.js';
 
@@ -35,7 +35,10 @@ export async function importImage(
       (await store.find(digest)) ??
       (await store.add(digest, readImageConfig(config), async (directory) =>
         buildBase(
-          layers.map(({ diffId, file }) => ({ diffId, open: async () => archive.stream(file) })),
+          layers.map(({ diffId, file }) => ({
+            diffId,
+            open: async () => (await archive.stream(file)).content,
+          })),
           {
             directory,
             budget: new ImageBudget(limit, () => undefined),

@@ -1,22 +1,32 @@
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { join, posix } from 'node:path';
-import { ExplainedError } from '../../../lib/explained-error.js';
-import { TarScan } from '../../../registry/tar-scan.js';
-import { PullError } from '../../../registry/pull-error.js';
-import { ignoreMissing } from '../../../volumes/storage/guest-path.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { ignoreMissing } from '../volumes/storage/guest-path.js';
+import { PullError } from './pull-error.js';
+import type { Step } from './step.js';
+import { TarScan } from './tar-scan.js';
 
-const CHUNK_BYTES = 1_024 * 1_024;
+const CHUNK_BYTES = 256 * 1_024;
+/** It has 32 headers at most. */
+const PIECE_BYTES = 16 * 1_024;
 /** An image has few files in an archive. */
 const MAX_FILES = 100_000;
+/** Of all names together: an extended header may have a name of 1 MiB. */
+const MAX_NAME_BYTES = 16 * 1_024 * 1_024;
 const MAX_SYMLINKS = 8;
+
+interface ArchivedFile {
+  size: number;
+  content: AsyncIterable<Buffer>;
+}
 
 /** The files of an archive of `docker save`, or of a directory in the OCI layout. */
 export interface ImageArchive {
   /** Undefined: there is no such file, or it is larger. */
   read(name: string, maxBytes: number): Promise<Buffer | undefined>;
   /** Throws ExplainedError without the file. */
-  stream(name: string): Promise<AsyncIterable<Buffer>>;
+  stream(name: string): Promise<ArchivedFile>;
   close(): Promise<void>;
 }
 
@@ -33,7 +43,7 @@ export async function openArchive(path: string): Promise<ImageArchive> {
   try {
     if (!stats.isFile())
       throw new ExplainedError(`cannot read ${path}: it is no file: write the archive to a file first`);
-    return tarArchive(path, handle, await indexOf(path, handle));
+    return await readTarArchive(path, handle);
   } catch (error) {
     await handle.close();
     throw error;
@@ -60,7 +70,8 @@ function directoryArchive(path: string): ImageArchive {
     async stream(name) {
       const file = await openFile(name);
       if (!file) throw missing(path, name);
-      return file.createReadStream({ highWaterMark: CHUNK_BYTES });
+      const { size } = await file.stat();
+      return { size, content: file.createReadStream({ highWaterMark: CHUNK_BYTES }) };
     },
     close: async () => Promise.resolve(),
   };
@@ -73,7 +84,16 @@ interface Place {
 
 type Entries = ReadonlyMap<string, Place | { target: string }>;
 
-function tarArchive(path: string, handle: FileHandle, entries: Entries): ImageArchive {
+/**
+ * `path`: the name of the archive in errors. `step`: runs the work on a few entries. Throws ExplainedError. The archive
+ * closes the handle.
+ */
+export async function readTarArchive(
+  path: string,
+  handle: FileHandle,
+  step: Step = async (work) => Promise.resolve(work()),
+): Promise<ImageArchive> {
+  const entries = await indexOf(path, handle, step);
   return {
     async read(name, maxBytes) {
       const place = find(entries, name);
@@ -84,17 +104,23 @@ function tarArchive(path: string, handle: FileHandle, entries: Entries): ImageAr
     async stream(name) {
       const place = find(entries, name);
       if (!place) throw missing(path, name);
-      return readRange(handle, place);
+      return Promise.resolve({ size: place.size, content: readRange(handle, place) });
     },
     close: async () => handle.close(),
   };
 }
 
-async function indexOf(path: string, handle: FileHandle): Promise<Entries> {
+async function indexOf(path: string, handle: FileHandle, step: Step): Promise<Entries> {
   const entries = new Map<string, Place | { target: string }>();
+  let count = 0;
+  let nameBytes = 0;
   const scan = new TarScan({
     entry({ type, path, target, position, size }) {
-      if (entries.size === MAX_FILES) throw new PullError('too_many_parts', `more than ${MAX_FILES} files`);
+      count += 1;
+      if (count > MAX_FILES) throw new PullError('too_many_parts', `more than ${MAX_FILES} files`);
+      nameBytes += path.length + target.length;
+      if (nameBytes > MAX_NAME_BYTES)
+        throw new PullError('too_many_parts', `names of more than ${MAX_NAME_BYTES} bytes`);
       const name = posix.normalize(path);
       if (type === 'file') entries.set(name, { position, size });
       // Old engines write the same layer of two images once.
@@ -104,7 +130,11 @@ async function indexOf(path: string, handle: FileHandle): Promise<Entries> {
     content: () => undefined,
   });
   try {
-    for await (const chunk of readRange(handle, { position: 0, size: Infinity })) scan.push(chunk);
+    for await (const chunk of readRange(handle, { position: 0, size: Infinity })) {
+      for (let at = 0; at < chunk.length; at += PIECE_BYTES) {
+        await step(() => scan.push(chunk.subarray(at, at + PIECE_BYTES)));
+      }
+    }
     scan.end();
   } catch (cause) {
     if (!(cause instanceof PullError)) throw cause;

@@ -1,18 +1,25 @@
 import { Type } from 'typebox';
-import { validatorOf } from '../../../http/validation.js';
-import { ExplainedError } from '../../../lib/explained-error.js';
-import { parseJson } from '../../../lib/json.js';
-import { MAX_DOCUMENT_BYTES, MAX_LAYERS } from '../../../registry/limits.js';
-import { readConfig, readManifest, type Descriptor, type Manifest } from '../../../registry/manifest.js';
-import { PullError } from '../../../registry/pull-error.js';
-import { sha256Digest } from '../../../registry/sha256-digest.js';
+import { validatorOf } from '../http/validation.js';
+import { ExplainedError } from '../lib/explained-error.js';
+import { parseJson } from '../lib/json.js';
+import { MAX_DOCUMENT_BYTES, MAX_LAYERS } from './limits.js';
+import { readConfig, readManifest, type Descriptor, type Manifest } from './manifest.js';
+import { PullError } from './pull-error.js';
+import { sha256Digest } from './sha256-digest.js';
 import type { ImageArchive } from './image-archive.js';
+
+interface ArchivedLayer {
+  diffId: string;
+  file: string;
+  /** The digest and the size that a manifest names. Undefined: there is no manifest. */
+  blob: Pick<Descriptor, 'digest' | 'size'> | undefined;
+}
 
 export interface ArchivedImage {
   config: Buffer;
   /** The digest of the configuration. */
   digest: string;
-  layers: { diffId: string; file: string }[];
+  layers: ArchivedLayer[];
   /** The names in an archive of `docker save`. */
   names: string[];
 }
@@ -52,7 +59,7 @@ async function readSaved(
   const config = await archive.read(image.Config, MAX_DOCUMENT_BYTES);
   if (!config) throw new ExplainedError(`it is not complete: it has no file ${image.Config}`);
   const digest = sha256Digest(config);
-  const layers = image.Layers.map((file) => ({ digest, size: 0, file }));
+  const layers = image.Layers.map((file) => ({ digest, size: 0, file, blob: undefined }));
   const manifest = { schemaVersion: 2 as const, config: { digest, size: config.length }, layers };
   return { digest, config, names: image.RepoTags ?? [], layers: layersOf(config, manifest, architecture) };
 }
@@ -72,7 +79,7 @@ async function readLayout(
   const config = await readBlob(archive, digest);
   const withFiles = {
     ...manifest,
-    layers: manifest.layers.map((layer) => ({ ...layer, file: blobFile(layer.digest) })),
+    layers: manifest.layers.map((layer) => ({ ...layer, file: blobFile(layer.digest), blob: layer })),
   };
   return { digest, config, names: [], layers: layersOf(config, withFiles, architecture) };
 }
@@ -97,13 +104,13 @@ async function readBlob(archive: ImageArchive, digest: string): Promise<Buffer> 
 
 function layersOf(
   config: Buffer,
-  manifest: Omit<Manifest, 'layers'> & { layers: (Descriptor & { file: string })[] },
+  manifest: Omit<Manifest, 'layers'> & { layers: (Descriptor & Omit<ArchivedLayer, 'diffId'>)[] },
   architecture: string,
 ): ArchivedImage['layers'] {
   if (manifest.layers.length > MAX_LAYERS)
     throw new PullError('too_many_parts', `${manifest.layers.length} layers`);
   const diffIds = readConfig(config, manifest, architecture);
-  return manifest.layers.map(({ file }, index) => ({ file, diffId: diffIds[index]! }));
+  return manifest.layers.map(({ file, blob }, index) => ({ file, blob, diffId: diffIds[index]! }));
 }
 
 function blobFile(digest: string): string {
