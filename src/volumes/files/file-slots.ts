@@ -2,9 +2,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { callerOf } from '../../access/caller.js';
 import type { Shared } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
-import { resetConnection } from '../../http/reset-connection.js';
-import { whenOver } from '../../http/when-over.js';
-import { ReclaimedSlots, type SlotHolder } from '../../fairness/reclaimed-slots.js';
+import { watchClient } from '../../http/watched-client.js';
+import { ReclaimedSlots } from '../../fairness/reclaimed-slots.js';
 
 /** Each list holds up to 50,000 entries in memory; the others hold descriptors and half a MiB. */
 export const FILE_SLOTS = {
@@ -51,42 +50,5 @@ export function makeFileSlots({ settings, stopping }: Shared): EnterFiles {
     if (client.gone.aborted) release();
     else client.gone.addEventListener('abort', release, { once: true });
     return client.abandoned;
-  };
-}
-
-interface FileClient extends SlotHolder {
-  abandoned: AbortSignal;
-}
-
-function watchClient(request: FastifyRequest, reply: FastifyReply, stopping: AbortSignal): FileClient {
-  const { socket } = request.raw;
-  const { raw } = reply;
-  const gone = new AbortController();
-  const abandoned = new AbortController();
-  let moved = -1;
-  let movedAt = 0;
-
-  const onStop = () => abandoned.abort(new ApiError('not_ready', 'the service stops: send it again'));
-  const onClose = () => {
-    stopping.removeEventListener('abort', onStop);
-    if (!raw.writableFinished) abandoned.abort(new ApiError('request_timeout', 'the client has left'));
-    gone.abort();
-  };
-  stopping.addEventListener('abort', onStop);
-  whenOver(reply, onClose);
-
-  return {
-    gone: gone.signal,
-    abandoned: abandoned.signal,
-    idleMs() {
-      const bytes = socket.bytesRead + socket.bytesWritten - socket.writableLength;
-      const expectsBody = !request.raw.complete && request.raw.readableLength === 0;
-      if (bytes !== moved || (raw.writableLength === 0 && !expectsBody)) {
-        moved = bytes;
-        movedAt = performance.now();
-      }
-      return performance.now() - movedAt;
-    },
-    cutOff: () => resetConnection(socket),
   };
 }
