@@ -9,6 +9,8 @@ const REMEDIES: Partial<Record<ErrorName, string>> = {
     '`details` has the status. Start a sandbox that has stopped with start_sandbox. Wait while it starts or stops, and call get_sandbox.',
   sandbox_not_found:
     'Call list_sandboxes for the names and ids. An ephemeral sandbox is removed when it ends: make a new one with create_sandbox.',
+  snapshot_not_found: 'Call list_snapshots for the names and ids.',
+  snapshot_already_exists: 'Choose another name, or remove the other snapshot with delete_snapshot.',
   quota_exceeded:
     'Delete sandboxes that are no longer needed (list_sandboxes, delete_sandbox), or ask for less. Otherwise tell the user that the operator sets the quota.',
   name_already_exists: 'Choose another name, or leave the name out to get a free one.',

@@ -32,6 +32,10 @@ const CALLS: Record<string, { args: string[]; shows: string }> = {
     args: ['sandbox=box', 'preview=01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55'],
     shows: 'preview_not_found',
   },
+  create_snapshot: { args: ['sandbox=box', 'name=prepared'], shows: '"source_sandbox": "box"' },
+  list_snapshots: { args: [], shows: '"name": "prepared"' },
+  start_from_snapshot: { args: ['snapshot=prepared', 'name=copied'], shows: '"status": "running"' },
+  delete_snapshot: { args: ['snapshot=prepared'], shows: '"message"' },
   read_logs: { args: ['sandbox=box'], shows: 'the log is empty' },
   get_usage: { args: ['month=2026-01'], shows: '"total_cents"' },
 };

@@ -4,6 +4,7 @@ import { FILE_TOOLS } from './files.js';
 import { LOG_TOOLS } from './logs.js';
 import { PREVIEW_TOOLS } from './previews.js';
 import { SANDBOX_TOOLS } from './sandboxes.js';
+import { SNAPSHOT_TOOLS } from './snapshots.js';
 import { USAGE_TOOLS } from './usage.js';
 
 /** In the order in which a model usually needs them. */
@@ -12,6 +13,7 @@ export const TOOLS: readonly Tool[] = [
   ...COMMAND_TOOLS,
   ...FILE_TOOLS,
   ...PREVIEW_TOOLS,
+  ...SNAPSHOT_TOOLS,
   ...LOG_TOOLS,
   ...USAGE_TOOLS,
 ];

@@ -1,26 +1,13 @@
-import { randomBytes } from 'node:crypto';
 import { Type } from 'typebox';
 import { Words } from '../../http/schema.js';
 import type { Api } from '../api.js';
 import { sandboxInput, sandboxPath } from '../sandbox-path.js';
 import { jsonResult, READS, tool, type ToolContext } from '../tool.js';
-import { networkInput, networkOf } from './network.js';
 import { presentSandbox, type Sandbox } from './present-sandbox.js';
+import { labelsInput, shown, START_SECS, startFields, startSandboxOf } from './start-sandbox.js';
 
-/** Clients of the protocol usually wait a minute for a result. */
-const START_SECS = 45;
 const STOP_SECS = 30;
-const DEFAULT_LIFETIME_SECS = 3_600;
-const LONGEST_LIFETIME_SECS = 24 * 3_600;
-const DEFAULT_MEMORY_MIB = 512;
 const LIST = { default: 20, max: 100 };
-/** Such as `agent-k3v9x2`. */
-const NAME_BYTES = 5;
-
-const labelsInput = Type.Record(Type.String(), Type.String(), {
-  maxProperties: 64,
-  description: 'Labels, such as `{"task": "report"}`.',
-});
 
 const createSandbox = tool({
   name: 'create_sandbox',
@@ -34,43 +21,7 @@ const createSandbox = tool({
       minLength: 1,
       description: 'The container image, such as `python:3.13-slim` or `node:24-slim`.',
     }),
-    name: Type.Optional(
-      Type.String({
-        description: 'A name that is unique in the organization. Default: one that is free.',
-      }),
-    ),
-    vcpus: Type.Optional(
-      Type.Integer({ minimum: 0, default: 1, description: 'The number of virtual CPUs. Default: 1.' }),
-    ),
-    memory_mib: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        default: DEFAULT_MEMORY_MIB,
-        description: `The memory in MiB. Default: ${DEFAULT_MEMORY_MIB}.`,
-      }),
-    ),
-    ...networkInput,
-    env: Type.Optional(
-      Type.Record(Type.String(), Type.String(), {
-        description: 'Environment variables of every command. Put no secrets here.',
-      }),
-    ),
-    labels: Type.Optional(labelsInput),
-    ephemeral: Type.Optional(
-      Type.Boolean({
-        default: true,
-        description:
-          'Whether the sandbox is removed when it stops. Default: true. With false it keeps its disk and can be started again.',
-      }),
-    ),
-    max_duration_secs: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: LONGEST_LIFETIME_SECS,
-        default: DEFAULT_LIFETIME_SECS,
-        description: `The seconds after which the sandbox is stopped, at most ${LONGEST_LIFETIME_SECS}. Default: ${DEFAULT_LIFETIME_SECS}.`,
-      }),
-    ),
+    ...startFields,
     pull_policy: Type.Optional(
       Words(['if_missing', 'always', 'never'], {
         description:
@@ -78,25 +29,9 @@ const createSandbox = tool({
       }),
     ),
   },
-  async call(input, context) {
-    const { image, name = `agent-${randomBytes(NAME_BYTES).toString('hex')}` } = input;
-    context.progress(`starting ${name}`);
-    const body = {
-      name,
-      image: { type: 'oci', reference: image },
-      resources: { vcpus: input.vcpus ?? 1, memory_mib: input.memory_mib ?? DEFAULT_MEMORY_MIB },
-      network: networkOf(input),
-      lifecycle: {
-        ephemeral: input.ephemeral ?? true,
-        max_duration_secs: input.max_duration_secs ?? DEFAULT_LIFETIME_SECS,
-      },
-      env: input.env ?? {},
-      labels: input.labels ?? {},
-      ...(input.pull_policy ? { pull_policy: input.pull_policy } : {}),
-    };
-    const query = { start: 'true', wait_for: 'running', wait_timeout: String(START_SECS) };
-    const made = await context.api.json<Sandbox>({ method: 'POST', path: '/v1/sandboxes', query, body });
-    return shown(made, 'running');
+  async call({ image, pull_policy: pullPolicy, ...input }, context) {
+    const policy = pullPolicy === undefined ? {} : { pull_policy: pullPolicy };
+    return startSandboxOf({ type: 'oci', reference: image }, input, context, policy);
   },
 });
 
@@ -209,19 +144,6 @@ function change(
 ): Promise<Sandbox> {
   const query = { wait_for: wanted, wait_timeout: String(secs) };
   return api.json({ method: 'POST', path: `${sandboxPath(sandbox)}/${verb}`, query });
-}
-
-/** `wanted`: another status than this one is explained. */
-function shown(sandbox: Sandbox, wanted?: string) {
-  const note = wanted === undefined || sandbox.status === wanted ? undefined : noteOn(sandbox, wanted);
-  const result = jsonResult({ ...presentSandbox(sandbox), ...(note === undefined ? {} : { note }) });
-  return sandbox.status === 'failed' && wanted === 'running' ? { ...result, isError: true } : result;
-}
-
-function noteOn({ status }: Sandbox, wanted: string): string {
-  if (status === 'failed')
-    return 'The start failed: read `last_failure_message`, change what it names, and create the sandbox again.';
-  return `The sandbox is not ${wanted} yet. Call get_sandbox in a few seconds: \`status_reason\` and \`last_failure_message\` say what it waits for.`;
 }
 
 export const SANDBOX_TOOLS = [

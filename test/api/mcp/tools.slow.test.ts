@@ -146,6 +146,34 @@ test('previews are opened, listed and closed', async () => {
   expect(await list()).toEqual([]);
 });
 
+test('the files of a sandbox are kept as a snapshot, from which others start until it is deleted', async () => {
+  const { value: source } = await make('prepared');
+  const made = await agent.call('create_snapshot', { sandbox: 'prepared', name: 'kept', labels: { a: 'b' } });
+  expect(made.value).toMatchObject({ name: 'kept', status: 'ready', source_sandbox: 'prepared' });
+  const listed = await agent.call('list_snapshots', { labels: { a: 'b' } });
+  expect(listed.value).toEqual({ snapshots: [made.value], next_cursor: null });
+  const again = await agent.call('create_snapshot', { sandbox: source.id, name: 'kept' });
+  expect([again.isError, again.text]).toEqual([true, expect.stringContaining('delete_snapshot')]);
+  for (const [name, snapshot] of [
+    ['by-name', 'kept'],
+    ['by-id', made.value.snapshot],
+  ]) {
+    const started = await agent.call('start_from_snapshot', { snapshot, name });
+    expect(started.value).toMatchObject({ name, status: 'running', ephemeral: true, network: false });
+    const { body } = await owner.get(`/v1/sandboxes/by-name/${name}`);
+    expect(body.disk_snapshot_id).toBe(made.value.snapshot);
+  }
+  const other = await connectHttp(service.url, (await service.newOrg()).key);
+  expect((await other.call('list_snapshots')).value.snapshots).toEqual([]);
+  for (const tool of ['start_from_snapshot', 'delete_snapshot'])
+    for (const snapshot of ['kept', made.value.snapshot])
+      expect((await other.call(tool, { snapshot })).text).toContain('snapshot_not_found');
+  await other.close();
+  expect((await agent.call('delete_snapshot', { snapshot: 'kept' })).isError).toBe(false);
+  const missing = await agent.call('start_from_snapshot', { snapshot: 'kept' });
+  expect([missing.isError, missing.text]).toEqual([true, expect.stringContaining('list_snapshots')]);
+});
+
 test('the log of a simulated sandbox is empty, as a tool and as a resource', async () => {
   const { value } = await make('quiet');
   const tool = await agent.call('read_logs', { sandbox: 'quiet' });
@@ -229,6 +257,10 @@ const CALLS: Record<string, Record<string, unknown>> = {
   open_preview: { sandbox: 'nobody', port: 80 },
   list_previews: { sandbox: 'nobody' },
   close_preview: { sandbox: 'nobody', preview: '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55' },
+  create_snapshot: { sandbox: 'nobody', name: 'kept' },
+  list_snapshots: {},
+  start_from_snapshot: { snapshot: 'nobody' },
+  delete_snapshot: { snapshot: 'nobody' },
   read_logs: { sandbox: 'nobody' },
   get_usage: {},
 };
