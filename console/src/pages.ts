@@ -35,6 +35,17 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./pools/pool').then((module) => module.Pool),
   },
   {
+    path: '/snapshots',
+    title: 'Snapshots',
+    group: 'Compute',
+    load: () => import('./snapshots/snapshots').then((module) => module.Snapshots),
+  },
+  {
+    path: '/snapshots/:id',
+    title: 'Snapshot',
+    load: () => import('./snapshots/snapshot').then((module) => module.Snapshot),
+  },
+  {
     path: '/volumes',
     title: 'Volumes',
     group: 'Compute',

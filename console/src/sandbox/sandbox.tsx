@@ -1,4 +1,6 @@
+import { useState } from 'preact/hooks';
 import { Link, useLocation, useParams } from 'wouter-preact';
+import { announce } from '../lib/announce';
 import { attempt } from '../lib/attempt';
 import { call } from '../lib/api';
 import type { SandboxResponse } from '../lib/api-types';
@@ -10,6 +12,7 @@ import { FileBrowser } from '../parts/file-browser';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { DELETE_CONSEQUENCE, VERBS, verbsOf, type Verb } from '../sandboxes/operations';
+import { Capture } from '../snapshots/capture';
 import { Events } from './events';
 import { Logs } from './logs';
 import { Network } from './network';
@@ -37,6 +40,7 @@ type Tab = keyof typeof TABS;
 export function Sandbox() {
   const { id, tab = 'overview' } = useParams<{ id: string; tab?: string }>();
   const [, go] = useLocation();
+  const [isCapturing, setCapturing] = useState(false);
   const sandbox = useResource(`sandbox:${id}`, (signal) =>
     call('GET /v1/sandboxes/{sandbox_id}', { path: { sandbox_id: id }, signal }),
   );
@@ -66,6 +70,9 @@ export function Sandbox() {
             <Link class="button" href={`/sandboxes?create=form&from=${id}`}>
               Duplicate
             </Link>
+            <button type="button" onClick={() => setCapturing(true)}>
+              Snapshot
+            </button>
             {verbsOf(sandbox.data).map((verb) => (
               <button
                 key={verb}
@@ -92,7 +99,21 @@ export function Sandbox() {
         ))}
       </nav>
       <Loaded resource={sandbox}>
-        {(data) => <Shown key={`${id}${tab}`} tab={tab as Tab} sandbox={data} />}
+        {(data) => (
+          <>
+            <Shown key={`${id}${tab}`} tab={tab as Tab} sandbox={data} />
+            {isCapturing && (
+              <Capture
+                of={data}
+                close={() => setCapturing(false)}
+                requested={(name) => {
+                  announce(`The snapshot ${name} is being made.`);
+                  go('/snapshots');
+                }}
+              />
+            )}
+          </>
+        )}
       </Loaded>
     </Page>
   );
