@@ -17,6 +17,7 @@ import { orgCommand } from './cli/org.js';
 import { pauseCommand, resumeCommand } from './cli/pause.js';
 import { forkCommand } from './cli/fork.js';
 import { poolsCommand } from './cli/pools.js';
+import { snapshotsCommand } from './cli/snapshots.js';
 import { portForwardCommand } from './cli/port-forward.js';
 import { quotaCommand } from './cli/quota.js';
 import { restoreCommand } from './cli/restore.js';
@@ -58,6 +59,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(poolsCommand(env))
     .addCommand(forkCommand(env))
     .addCommand(templatesCommand(env))
+    .addCommand(snapshotsCommand(env))
     .addCommand(secretsCommand())
     .addCommand(networkCommand())
     .addCommand(memberCommand())

@@ -44,18 +44,18 @@ export const keyScopes = () =>
       }),
     );
 
-const labelOption = () =>
-  new Option(
-    '--label <name=value>',
-    'only sandboxes with this label; may be repeated, all must match',
-  ).argParser((text: string, labels: Record<string, string> | undefined) => {
-    const at = text.indexOf('=');
-    if (at < 1) throw new InvalidArgumentError('It must be like team=ml.');
-    return { ...labels, [text.slice(0, at)]: text.slice(at + 1) };
-  });
+const labelOption = (description = 'only sandboxes with this label; may be repeated, all must match') =>
+  new Option('--label <name=value>', description).argParser(
+    (text: string, labels: Record<string, string> | undefined) => {
+      const at = text.indexOf('=');
+      if (at < 1) throw new InvalidArgumentError('It must be like team=ml.');
+      return { ...labels, [text.slice(0, at)]: text.slice(at + 1) };
+    },
+  );
 
 export const keyLabel = () => labelOption().default({}, 'all sandboxes');
-export const memberLabel = labelOption;
+export const memberLabel = () => labelOption();
+export const labels = (description: string) => labelOption(description).default({}, 'none');
 
 export const invitationHours = () =>
   new Option('--hours <n>', 'how long the link works')
