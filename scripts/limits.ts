@@ -19,6 +19,8 @@ import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
+import { MOST_IMPORT_BYTES } from '../src/snapshots/archives/import.js';
+import { TRANSFERS } from '../src/snapshots/archives/transfer-slots.js';
 import { CAPTURES_AT_ONCE } from '../src/snapshots/capture-queue.js';
 import { MOST_COPIES } from '../src/snapshots/forks/schema.js';
 import { LONGEST_CAPTURE_MS } from '../src/snapshots/overdue.js';
@@ -330,6 +332,16 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'time of a session of a member, and its time without a request',
       value: `${time(MEMBER_SESSION_MS)}, ${time(SESSION_IDLE_MS)}`,
       beyond: 'the session ends',
+    },
+    {
+      limit: 'exports and imports of snapshots at once',
+      value: number(TRANSFERS.each),
+      beyond: 'they wait, then 429 `rate_limited`; an idle one is cut off while others wait',
+    },
+    {
+      limit: 'archive of an import, and its uncompressed layers',
+      value: `${bytes(MOST_IMPORT_BYTES)}, or what \`max_snapshot_gib\` leaves`,
+      beyond: '413 `payload_too_large`, or 403 `quota_exceeded`',
     },
     { limit: 'pools', value: number(MOST_POOLS), beyond: { error: 'quota_exceeded' } },
     { limit: 'ready sandboxes of a pool', value: number(MOST_MEMBERS), beyond: { error: 'invalid_request' } },

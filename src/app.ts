@@ -65,6 +65,7 @@ import { terminalRoutes } from './sandboxes/terminal/routes.js';
 import { snapshotExamples } from './snapshots/examples.js';
 import { forkExamples } from './snapshots/forks/examples.js';
 import { forkRoutes } from './snapshots/forks/routes.js';
+import { snapshotArchiveRoutes } from './snapshots/archives/routes.js';
 import { snapshotRoutes } from './snapshots/routes.js';
 import { CreateSandboxRequest } from './spec/specification.js';
 import { templateExamples } from './templates/examples.js';
@@ -186,6 +187,7 @@ export async function buildApp(
     snapshotRoutes(api);
     templateRoutes(api, ctx, steps);
     forkRoutes(api);
+    snapshotArchiveRoutes(api, ctx, steps);
     const entrance = new Entrance(ctx);
     api.addHook('onClose', () => entrance.close());
     agentRoute(api, entrance, steps, ctx.log);

@@ -102,6 +102,9 @@ export class ReconnectingRuntime implements Runtime {
   get snapshots(): Runtime['snapshots'] {
     return this.inner.snapshots;
   }
+  get snapshotArchives(): Runtime['snapshotArchives'] {
+    return this.inner.snapshotArchives;
+  }
   get description(): string {
     return this.connected?.description ?? `${this.name}: ${this.state.reason}`;
   }

@@ -5,6 +5,7 @@ import { ApiError } from '../http/errors.js';
 import type { Instant } from '../lib/instant.js';
 import type { EngineAbilities } from '../spec/engine-abilities.js';
 import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
+import type { EngineArchives } from './snapshot-archives.js';
 
 export interface Run {
   orgId: string;
@@ -242,6 +243,8 @@ export interface Runtime extends EngineAbilities {
   readonly snapshots?: EngineSnapshots | undefined;
   /** Undefined: it makes none, and lacks the ability `pause`. */
   readonly pauses?: EnginePauses | undefined;
+  /** Undefined: snapshots stay in the engine. */
+  readonly snapshotArchives?: EngineArchives | undefined;
 
   /**
    * Drops cached state: a predecessor acted until now. `term` becomes invalid when the lease is lost, and a successor

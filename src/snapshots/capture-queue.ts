@@ -16,7 +16,7 @@ import { NO_COPIES } from './forks/end.js';
 import { copyIds, isFork } from './forks/queries.js';
 import { LONGEST_CAPTURE_MS, TIMED_OUT } from './overdue.js';
 import { overQuota } from './over-quota.js';
-import { CAPTURABLE, updateSnapshot, type SnapshotRow } from './queries.js';
+import { CAPTURABLE, updateSnapshot, type CaptureRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
 import { lockSnapshot, nextOfEach } from './work-queries.js';
 
@@ -58,7 +58,7 @@ export class CaptureQueue {
     for (const [id, at] of this.lastBegun) if (at <= now - LONGEST_CAPTURE_MS) this.lastBegun.delete(id);
     const rows = await nextOfEach(this.ctx.pool, this.ctx.runtime.engineId, [...this.retryAt.keys()]);
     // A stable sort: the oldest first among those without a capture.
-    const begunAt = ({ org_id }: SnapshotRow) => this.lastBegun.get(org_id) ?? 0;
+    const begunAt = ({ org_id }: CaptureRow) => this.lastBegun.get(org_id) ?? 0;
     for (const row of rows.toSorted((a, b) => begunAt(a) - begunAt(b))) {
       if (this.busy.has(row.id)) continue;
       const release = this.slots.acquire(row.org_id);
@@ -79,7 +79,7 @@ export class CaptureQueue {
     waited.abort();
   }
 
-  private async run(term: Term, row: SnapshotRow): Promise<void> {
+  private async run(term: Term, row: CaptureRow): Promise<void> {
     const { ctx } = this;
     try {
       const begun = await this.inTerm(term, (tx) => this.begin(tx, row));
@@ -106,8 +106,8 @@ export class CaptureQueue {
   /** Undefined: a later pass begins it, or it has ended. */
   private async begin(
     tx: EventSql,
-    { org_id: orgId, id, sandbox_id }: SnapshotRow,
-  ): Promise<SnapshotRow | undefined> {
+    { org_id: orgId, id, sandbox_id, sandbox_name }: CaptureRow,
+  ): Promise<CaptureRow | undefined> {
     const sandbox = await lockSandbox(tx, orgId, { id: sandbox_id, orWarm: true });
     const row = await lockSnapshot(tx, { org_id: orgId, id });
     if (!row || (row.status !== 'queued' && row.status !== 'in_progress')) return undefined;
@@ -129,12 +129,13 @@ export class CaptureQueue {
     if (isFork(row) && (await copyIds(tx, orgId, id)).length === 0) return fail(NO_COPIES);
     // It starts or stops: its disk changes.
     if (!CAPTURABLE.includes(sandbox.status)) return undefined;
-    const begun = TRANSITIONS[row.status].begin;
-    const status = begun === 'in_progress' ? begun : row.status;
-    return updateSnapshot(tx, row, { status, attempts: row.attempts + 1 }, at);
+    const next = TRANSITIONS[row.status].begin;
+    const status = next === 'in_progress' ? next : row.status;
+    const begun = await updateSnapshot(tx, row, { status, attempts: row.attempts + 1 }, at);
+    return { ...begun, sandbox_id, sandbox_name };
   }
 
-  private async capture(term: Term, row: SnapshotRow): Promise<Captured> {
+  private async capture(term: Term, row: CaptureRow): Promise<Captured> {
     const { org_id: orgId, id: snapshotId, sandbox_id: sandboxId } = row;
     const { disk, runtime } = this.ctx;
     const { snapshots } = runtime;
@@ -166,7 +167,7 @@ export class CaptureQueue {
     }
   }
 
-  private async fail(term: Term, { org_id, id, sandbox_id }: SnapshotRow, failure: Failure): Promise<void> {
+  private async fail(term: Term, { org_id, id, sandbox_id }: CaptureRow, failure: Failure): Promise<void> {
     await this.inTerm(term, async (tx) => {
       const sandbox = await lockSandbox(tx, org_id, { id: sandbox_id, orWarm: true });
       const row = await lockSnapshot(tx, { org_id, id });
@@ -193,7 +194,7 @@ const DELETED: Failure = {
 };
 
 /** Undefined: a later attempt may succeed. */
-function failureOf(error: unknown, { name }: SnapshotRow): Failure | undefined {
+function failureOf(error: unknown, { name }: CaptureRow): Failure | undefined {
   if (error instanceof CaptureRefusedError) return { code: error.code, message: error.message };
   if (error instanceof TimedOutError) return TIMED_OUT;
   if (error instanceof ApiError && (error.code === 'quota_exceeded' || error.code === 'storage_full')) {

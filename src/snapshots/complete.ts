@@ -15,7 +15,7 @@ import { NO_COPIES, recordForked } from './forks/end.js';
 import { copyIds, isFork, type ForkRow } from './forks/queries.js';
 import { digestOf, manifestOf } from './manifest.js';
 import { overQuota } from './over-quota.js';
-import { updateSnapshot, type SnapshotRow } from './queries.js';
+import { updateSnapshot, type CaptureRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
 import { lockForCompletion, sharedBytesOf } from './work-queries.js';
 
@@ -25,10 +25,10 @@ const GIB = 1024 ** 3;
 export async function completeSnapshot(
   ctx: Context,
   tx: EventSql,
-  begun: SnapshotRow,
+  begun: CaptureRow,
   { bytes, contentDigest }: Captured,
 ): Promise<void> {
-  const { org_id: orgId, id, sandbox_id } = begun;
+  const { org_id: orgId, id, sandbox_id, sandbox_name } = begun;
   // While the engine removed the sandbox, it may have captured a part of its disk.
   if (!(await lockSandbox(tx, orgId, { id: sandbox_id, orWarm: true }))) {
     throw new CaptureRefusedError('sandbox_changed', 'the sandbox was deleted during its capture');
@@ -58,7 +58,7 @@ export async function completeSnapshot(
       snapshot_id: id,
       name: row.name,
       sandbox_id,
-      sandbox_name: row.sandbox_name,
+      sandbox_name,
       image: row.image,
       size_bytes: bytes,
       digest: made.digest,

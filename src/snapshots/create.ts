@@ -96,6 +96,10 @@ function checkRequest({ name, dest_dir }: CreateSnapshotRequest, labels: Record<
       { field: 'dest_dir' },
     );
   }
+  checkNames(name, labels);
+}
+
+export function checkNames(name: string, labels: Record<string, string>): void {
   if (!SANDBOX_NAME.test(name)) throw new ApiError('invalid_request', NAME_RULE, { field: 'name' });
   // Clients take it for an id.
   if (UUID.test(name)) {
@@ -114,7 +118,7 @@ async function findReplaced(tx: Sql, caller: Writer, name: string, force: boolea
   return taken.id;
 }
 
-function refuseName(name: string): never {
+export function refuseName(name: string): never {
   throw new ApiError('snapshot_already_exists', `a snapshot with the name "${name}" already exists`, {
     name,
   });

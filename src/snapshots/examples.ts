@@ -76,6 +76,21 @@ export const snapshotExamples: Examples = {
   delete_snapshot: { parameters: byId, answer: { message } },
   delete_snapshot_by_name: { parameters: byName, answer: { message } },
   restore_snapshot: { parameters: byId, answer: SNAPSHOT },
+  export_snapshot: { parameters: byId, answer: 'the bytes of the archive' },
+  export_snapshot_by_name: { parameters: byName, answer: 'the bytes of the archive' },
+  import_snapshot: {
+    parameters: { name: 'imported', labels: '{"team":"ml"}' },
+    body: 'the bytes of an archive',
+    status: 400,
+    answer: {
+      error: {
+        code: 'invalid_request',
+        message:
+          'the archive cannot be imported: the body is no archive of an image: a layer is shorter than a header of an archive; if it is compressed, uncompress it first; send one image, as "docker save" or the export of a snapshot writes it',
+        details: null,
+      },
+    },
+  },
   list_snapshot_candidates: {
     answer: pageOf({
       id: SANDBOX_ID,

@@ -1,6 +1,7 @@
 import type { WorkerContext } from '../context.js';
 import { startLoop, type Loop } from '../lib/loop.js';
 import type { Term } from '../workers/lease.js';
+import { failLostImports } from './archives/lost-imports.js';
 import { CaptureQueue } from './capture-queue.js';
 import { Collection } from './collect.js';
 import { purgeDueSnapshots } from './purge.js';
@@ -34,6 +35,7 @@ export function startSnapshots(
       const { snapshots } = ctx.runtime;
       if (!snapshots || performance.now() < tendAt) return;
       tendAt = performance.now() + TEND_EVERY_MS;
+      await failLostImports(ctx, held);
       if (!(await tendSnapshots(ctx, held, snapshots, collection))) return;
       tendAt = 0;
       loop.wake();

@@ -20,8 +20,9 @@ export interface SnapshotRow {
   /** The ready snapshot that its completion deletes. Null: there was none at the request. */
   replaced_id: string | null;
   record_integrity: boolean;
-  sandbox_id: string;
-  sandbox_name: string;
+  /** Null: it was imported. */
+  sandbox_id: string | null;
+  sandbox_name: string | null;
   image: string;
   /** Null: the engine does not tell. */
   image_digest: string | null;
@@ -54,6 +55,9 @@ export type CompleteSnapshot = SnapshotRow & {
   content_digest: string;
   completed_at: Instant;
 };
+
+/** A snapshot of a sandbox. */
+export type CaptureRow = SnapshotRow & { sandbox_id: string; sandbox_name: string };
 
 export const COLUMNS = `org_id, id, purpose, fork_count, name, labels, status, replaces, replaced_id, record_integrity, sandbox_id,
   sandbox_name, image, image_digest, parent_id, parent_digest, runtime, worker_id, actor, template_id, attempts, size_bytes,

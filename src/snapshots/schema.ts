@@ -107,7 +107,7 @@ export const SnapshotResponse = Named(
         'An extension: `deleting` from the request to delete the snapshot until its data is purged.',
     }),
     location: SnapshotLocation,
-    sandbox_id: Field(Nullable(Uuid), 'The id of the sandbox that was captured.'),
+    sandbox_id: Field(Nullable(Uuid), 'The id of the sandbox that was captured. Null: it was imported.'),
     digest: Type.String({ description: 'The digest of `manifest` in its canonical form.' }),
     size_bytes: Int64({
       description: 'The bytes of everything above the image. Layers that snapshots share count for each.',
@@ -148,7 +148,7 @@ export const SnapshotOperation = Named(
       description: 'The progress of the operation.',
     }),
     name: Type.String({ description: 'An extension: the name of the snapshot.' }),
-    sandbox_id: Field(Uuid, 'An extension: the sandbox that is captured.'),
+    sandbox_id: Field(Nullable(Uuid), 'An extension: the sandbox that is captured. Null: it is an import.'),
     result: Field(Nullable(SnapshotResponse), 'The snapshot, once the operation has succeeded.'),
     error: Field(SnapshotError, 'Why the operation has failed. Null: it has not.'),
     created_at: Field(DateTime, 'The time of the request.'),

@@ -1,6 +1,6 @@
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
-import { COLUMNS, type CompleteSnapshot, type SnapshotRow } from './queries.js';
+import { COLUMNS, type CaptureRow, type CompleteSnapshot, type SnapshotRow } from './queries.js';
 
 /**
  * The oldest one of each organization that waits for its capture or is captured on this engine, the oldest first.
@@ -10,11 +10,12 @@ export async function nextOfEach(
   sql: Sql,
   engineId: string,
   except: readonly string[],
-): Promise<SnapshotRow[]> {
-  const { rows } = await sql.query<SnapshotRow & Record<string, unknown>>(
+): Promise<CaptureRow[]> {
+  const { rows } = await sql.query<CaptureRow & Record<string, unknown>>(
     `select ${COLUMNS} from (
        select distinct on (org_id) * from snapshots
        where worker_id = $1 and status in ('queued', 'in_progress') and id <> all ($2::uuid[])
+         and sandbox_id is not null
        order by org_id, created_at, id
      ) first
      order by created_at, id`,

@@ -69,6 +69,8 @@ const ABSENT = new Set([
   'get_snapshot',
   'get_snapshot_by_name',
   'get_snapshot_operation',
+  'export_snapshot',
+  'export_snapshot_by_name',
   'restore_snapshot',
   'delete_snapshot',
   'delete_snapshot_by_name',

@@ -6,6 +6,7 @@ import type { Answer } from './answer.js';
 import type { Client } from './client.js';
 import type { TestService } from './service.js';
 import { fullRequest, smallRequest } from './sandbox-requests.js';
+import { TEXT_ARCHIVE } from './snapshot-archives.js';
 
 /** A request of an operation. */
 export interface Classified {
@@ -137,6 +138,15 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
   get_template: (victim) => ({ path: templatePath(victim), absent: NO_TEMPLATE }),
   follow_template_log: (victim) => ({ path: `${templatePath(victim)}/log`, absent: NO_TEMPLATE }),
   delete_template: (victim) => ({ path: templatePath(victim), absent: NO_TEMPLATE }),
+  export_snapshot: (victim) => ({
+    path: `/v1/snapshots/${snapshotOf(victim).id}/export`,
+    absent: NO_SNAPSHOT,
+  }),
+  export_snapshot_by_name: (victim) => ({
+    path: `/v1/snapshots/by-name/${snapshotOf(victim).name}/export`,
+    absent: NO_SNAPSHOT,
+  }),
+  import_snapshot: () => ({ path: '/v1/snapshots/import?name=intruder', body: TEXT_ARCHIVE }),
   list_snapshot_candidates: () => ({ path: '/v1/sandboxes/snapshot-candidates' }),
   list_snapshot_operations: () => ({ path: '/v1/snapshot-operations' }),
   get_snapshot_operation: (victim) => ({

@@ -5,6 +5,9 @@ import { CALLER, event, SYSTEM } from './catalogue-entry.js';
 const text = Type.String();
 const snapshot = { snapshot_id: Uuid, name: text };
 const source = { ...snapshot, sandbox_id: Uuid, sandbox_name: text };
+/** Null: the snapshot was imported. */
+const anySource = { ...snapshot, sandbox_id: Nullable(Uuid), sandbox_name: Nullable(text) };
+const bytes = Type.Integer({ minimum: 0 });
 const ANYONE = [...CALLER, ...SYSTEM] as const;
 
 export const SNAPSHOT_EVENTS = {
@@ -16,16 +19,28 @@ export const SNAPSHOT_EVENTS = {
     {
       ...source,
       image: text,
-      size_bytes: Type.Integer({ minimum: 0 }),
+      size_bytes: bytes,
       digest: text,
       replaced_snapshot_id: Nullable(Uuid),
     },
   ),
   snapshot_failed: event('snapshot', ANYONE, 'A snapshot could not be made, or was cancelled.', {
-    ...source,
+    ...anySource,
     reason: Type.String({ description: 'The reason, as a code.' }),
     message: text,
   }),
+  snapshot_imported: event(
+    'snapshot',
+    CALLER,
+    'A snapshot was made of an archive, whose image has `image_digest`. Its usage begins.',
+    { ...snapshot, image_digest: text, size_bytes: bytes, digest: text },
+  ),
+  snapshot_exported: event(
+    'snapshot',
+    CALLER,
+    'The export of a snapshot began: its files leave the service. `image_digest`: of the manifest in the archive.',
+    { ...snapshot, image_digest: text, bytes },
+  ),
   snapshot_deletion_scheduled: event(
     'snapshot',
     ANYONE,

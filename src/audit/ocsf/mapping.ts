@@ -152,6 +152,8 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   snapshot_requested: entity('Capture Request'),
   snapshot_created: entity(1),
   snapshot_failed: entity(1, { ...MEDIUM, isFailure: true }),
+  snapshot_imported: entity(1),
+  snapshot_exported: entity('Export'),
   snapshot_deletion_scheduled: entity(4),
   snapshot_restored: entity('Restore'),
   snapshot_purged: entity('Purge'),

@@ -38,6 +38,7 @@ import { SandboxNetworks } from './network/sandbox-networks.js';
 import { DirectPorts } from './ports/direct-ports.js';
 import type { ContainerProcess } from './container-namespace.js';
 import { DiskCaptures } from './snapshots/disk-captures.js';
+import { DockerArchives } from './snapshots/docker-archives.js';
 import { explainNoSnapshots } from './snapshots/explain-no-snapshots.js';
 import { UnansweredCalls, type Unanswered } from './unanswered-calls.js';
 import { Handovers } from './handovers.js';
@@ -63,6 +64,7 @@ export class DockerRuntime implements Runtime {
   private readonly handovers: Handovers | undefined;
   private readonly starts: ContainerStarts;
   private readonly captures: DiskCaptures;
+  private readonly archives: DockerArchives;
   private readonly measuring = new Map<string, Promise<number | undefined>>();
 
   private constructor(private readonly parts: DockerParts) {
@@ -73,6 +75,7 @@ export class DockerRuntime implements Runtime {
     this.capacity = parts.capacity;
     this.bounds = parts.bounds;
     this.captures = new DiskCaptures(parts);
+    this.archives = new DockerArchives(parts);
     this.starts = new ContainerStarts(parts, this.captures);
     this.inspections = new InspectCache(docker, parts.calls);
     if (parts.sharesKernel) {
@@ -157,6 +160,10 @@ export class DockerRuntime implements Runtime {
 
   get snapshots(): DiskCaptures | undefined {
     return this.parts.noSnapshots === undefined ? this.captures : undefined;
+  }
+
+  get snapshotArchives(): DockerArchives | undefined {
+    return this.parts.noSnapshots === undefined ? this.archives : undefined;
   }
 
   async leave(): Promise<void> {

@@ -26,6 +26,7 @@ import {
 import { CAPABILITIES } from '../../spec/capabilities.js';
 import { nanosOf } from '../../engine/log-times.js';
 import { SimulatedJournal, type SimulatedHolding } from './journal.js';
+import { SimulatedArchives } from './snapshot-archives.js';
 import { SimulatedSnapshots } from './snapshots.js';
 
 export interface SimulatedOptions {
@@ -68,6 +69,7 @@ export class SimulatedRuntime implements Runtime {
       return Promise.resolve();
     },
   };
+  readonly snapshotArchives: SimulatedArchives;
 
   private holdings = new Map<string, SimulatedHolding>();
   private readonly cpuMicros = new Map<string, number>();
@@ -86,6 +88,7 @@ export class SimulatedRuntime implements Runtime {
       },
       onCapture: options.onCapture,
     });
+    this.snapshotArchives = new SimulatedArchives(this.snapshots);
     this.engineId = readOrCreateId(join(directory, 'engine-id'));
     const { sharedCpuMillis = SHARED_CPU_MILLIS.default } = options;
     this.bounds = { vcpus: 1024, memoryMib: 16 * 1024 * 1024, smallestMemoryMib: 1, sharedCpuMillis };

@@ -48,11 +48,15 @@ export class SimulatedSnapshots implements EngineSnapshots {
       }
       await this.options.onCapture?.(capture);
       signal.throwIfAborted();
-      await mkdir(this.directory, { recursive: true });
-      await writeFileAtomically(this.pathOf(snapshotId), JSON.stringify({ orgId }), { replace: true });
+      await this.keep({ orgId, snapshotId });
     }
     const contentDigest = `sha256:${createHash('sha256').update(snapshotId).digest('hex')}`;
     return { bytes: BYTES, contentDigest };
+  }
+
+  async keep({ orgId, snapshotId }: Pick<Capture, 'orgId' | 'snapshotId'>): Promise<void> {
+    await mkdir(this.directory, { recursive: true });
+    await writeFileAtomically(this.pathOf(snapshotId), JSON.stringify({ orgId }), { replace: true });
   }
 
   async has(snapshotId: string): Promise<boolean> {

@@ -70,7 +70,8 @@ export async function addressOfWorker(
   return worker.address;
 }
 
-async function forwardTo(
+/** To the process that acts on the engine `target`. */
+export async function forwardTo(
   ctx: WorkerContext,
   target: string,
   request: FastifyRequest,

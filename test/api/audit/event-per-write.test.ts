@@ -10,6 +10,7 @@ import { newMember } from '../../support/members.js';
 import { ended } from '../../support/snapshots.js';
 import { endedBuild, requestBuild } from '../../support/templates.js';
 import { operations } from '../../support/openapi.js';
+import { TEXT_ARCHIVE } from '../../support/snapshot-archives.js';
 import { startReceiver, type Receiver } from '../../support/webhook-receiver.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
@@ -250,6 +251,10 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
   fork_by_name: [
     'sandbox_fork_requested',
     () => client.post('/v1/sandboxes/by-name/five/fork', { count: 1, start: false }),
+  ],
+  import_snapshot: [
+    'snapshot_imported',
+    () => client.request('POST', '/v1/snapshots/import', { query: { name: 'imported' }, body: TEXT_ARCHIVE }),
   ],
   create_registry_credential: [
     'registry_credential_created',

@@ -29,6 +29,7 @@ const NARROWED_BY_THEMSELVES = new Set([
   'list_sandboxes',
   'create_sandbox',
   'list_snapshots',
+  'import_snapshot',
   'list_snapshot_candidates',
   'list_snapshot_operations',
   'create_template',

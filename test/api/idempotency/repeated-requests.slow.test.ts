@@ -121,6 +121,7 @@ const SNAPSHOT_WRITES = [
   'create_snapshot',
   'delete_snapshot',
   'delete_snapshot_by_name',
+  'import_snapshot',
   'restore_snapshot',
   'fork_sandbox',
   'fork_by_name',

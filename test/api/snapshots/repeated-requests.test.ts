@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../../support/client.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
+import { TEXT_ARCHIVE } from '../../support/snapshot-archives.js';
 import { capture, ended, forked } from '../../support/snapshots.js';
 
 let service: TestService;
@@ -19,7 +20,7 @@ beforeAll(async () => {
 afterAll(() => service.close());
 
 /** A new snapshot, and the request that is repeated. */
-const WRITES: Record<string, (id: string, name: string) => { method: string; path: string; body?: object }> =
+const WRITES: Record<string, (id: string, name: string) => { method: string; path: string; body?: unknown }> =
   {
     create_snapshot: (_, name) => ({
       method: 'POST',
@@ -28,6 +29,11 @@ const WRITES: Record<string, (id: string, name: string) => { method: string; pat
     }),
     delete_snapshot: (id) => ({ method: 'DELETE', path: `/v1/snapshots/${id}` }),
     delete_snapshot_by_name: (_, name) => ({ method: 'DELETE', path: `/v1/snapshots/by-name/${name}` }),
+    import_snapshot: (_, name) => ({
+      method: 'POST',
+      path: `/v1/snapshots/import?name=${name}-imported`,
+      body: TEXT_ARCHIVE,
+    }),
     restore_snapshot: (id) => ({ method: 'POST', path: `/v1/snapshots/${id}/restore` }),
     fork_sandbox: () => ({
       method: 'POST',

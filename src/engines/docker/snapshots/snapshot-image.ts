@@ -31,7 +31,7 @@ export interface SnapshotIds {
   snapshotId: string;
 }
 
-function snapshotName(snapshotId: string): string {
+export function snapshotName(snapshotId: string): string {
   return `${SNAPSHOT_IMAGES}:${snapshotId}`;
 }
 
@@ -125,14 +125,10 @@ export async function makeSnapshotImage(
     config: {
       ...config,
       Image: '',
-      Labels: {
-        [INSTANCE_LABEL]: instanceId,
-        [ORG_LABEL]: orgId,
-        [SNAPSHOT_LABEL]: snapshotId,
-        [IMAGE_LABEL]: digest,
-        [BASE_BYTES_LABEL]: String(baseBytesOf(below, instanceId)),
-        ...(baseId === undefined ? {} : { [BASE_ID_LABEL]: baseId }),
-      },
+      Labels: labelsFor(
+        { instanceId, orgId, snapshotId },
+        { digest, baseBytes: baseBytesOf(below, instanceId), baseId },
+      ),
     },
     rootfs: { type: 'layers', diff_ids: layers },
   };
@@ -148,6 +144,21 @@ export async function makeSnapshotImage(
     throw new Error(`the engine has no image ${name} with the layers of the capture`);
   }
   return made;
+}
+
+/** `digest`, `baseBytes`: of the image below the snapshot. `baseId`: its id, if it was pulled. */
+export function labelsFor(
+  { instanceId, orgId, snapshotId }: SnapshotIds,
+  { digest, baseBytes, baseId }: { digest: string; baseBytes: number; baseId?: string | undefined },
+): Record<string, string> {
+  return {
+    [INSTANCE_LABEL]: instanceId,
+    [ORG_LABEL]: orgId,
+    [SNAPSHOT_LABEL]: snapshotId,
+    [IMAGE_LABEL]: digest,
+    [BASE_BYTES_LABEL]: String(baseBytes),
+    ...(baseId === undefined ? {} : { [BASE_ID_LABEL]: baseId }),
+  };
 }
 
 export async function listSnapshots(

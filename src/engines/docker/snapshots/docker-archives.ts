@@ -1,0 +1,110 @@
+import type {
+  EngineArchives,
+  ForeignImage,
+  LoadedSnapshot,
+  SnapshotIds,
+  SnapshotImage,
+} from '../../../engine/snapshot-archives.js';
+import { configDocument, type ImageConfig } from '../../../registry/image-config.js';
+import { PullError } from '../../../registry/pull-error.js';
+import { loadImage } from '../images/load-image.js';
+import type { DockerParts } from '../parts.js';
+import { findLayers, readLayers, type LayerFiles } from './saved-layers.js';
+import {
+  capturedOf,
+  inspectSnapshot,
+  labelsFor,
+  snapshotName,
+  type InspectedImage,
+} from './snapshot-image.js';
+
+/** An image has 125 layers at most, so an entry has a few KiB. */
+const MOST_KNOWN = 1_000;
+
+/** Snapshots as streams of layers, by the archives that the engine saves and loads. */
+export class DockerArchives implements EngineArchives {
+  readonly architecture: string;
+  /** By image. A layer never changes, so they are looked for once. */
+  private readonly known = new Map<string, LayerFiles>();
+
+  constructor(private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId' | 'images'>) {
+    this.architecture = parts.images.architecture;
+  }
+
+  async open(
+    ids: SnapshotIds,
+    { step, signal, needs }: Parameters<EngineArchives['open']>[1],
+  ): Promise<SnapshotImage | undefined> {
+    const { docker, untimed } = this.parts;
+    const image = await inspectSnapshot(docker, ids);
+    if (!image) return undefined;
+    needs(image.Size);
+    const diffIds = image.RootFS.Layers ?? [];
+    const reading = { step, signal };
+    const files = this.known.get(image.Id) ?? (await findLayers(untimed, image.Id, diffIds, reading));
+    if (this.known.size >= MOST_KNOWN) this.known.clear();
+    this.known.set(image.Id, files);
+    const sizes = new Map([...files.values()].map(({ diffId, size }) => [diffId, size]));
+    const { Os: os, Architecture: architecture, Variant } = image as InspectedImage & { Variant?: string };
+    return {
+      platform: { os, architecture, variant: Variant === '' ? undefined : Variant },
+      created: image.Created,
+      config: configOf(image.Config),
+      layers: diffIds.map((diffId) => ({ diffId, size: sizes.get(diffId)! })),
+      read: () => readLayers(untimed, image.Id, files, reading),
+    };
+  }
+
+  async load(
+    ids: SnapshotIds,
+    image: ForeignImage,
+    { step, signal, budget }: Parameters<EngineArchives['load']>[2],
+  ): Promise<LoadedSnapshot> {
+    const { docker, untimed, instanceId } = this.parts;
+    const layers = new Map(image.layers.map((layer) => [layer.digest, layer]));
+    const config = Buffer.from(JSON.stringify(configurationOf(image, { ...ids, instanceId })));
+    // The archive for the engine is of the service: it has one name, and no file name of the caller.
+    await loadImage(
+      untimed,
+      { name: snapshotName(ids.snapshotId), config, layers: image.layers },
+      {
+        budget,
+        openBlob: async ({ digest }) => layers.get(digest)!.open(),
+        signal,
+        step,
+        onSent: () => undefined,
+      },
+    );
+    const made = await inspectSnapshot(docker, ids);
+    const diffIds = image.layers.map(({ diffId }) => diffId);
+    if (made === undefined || JSON.stringify(made.RootFS.Layers) !== JSON.stringify(diffIds))
+      throw new PullError('engine', 'the engine has no image with the layers of the archive');
+    return capturedOf(made, undefined, instanceId);
+  }
+}
+
+/** Only the fields of the OCI format: the engine has more, and some are of this installation. */
+function configOf(config: InspectedImage['Config']): ImageConfig {
+  return {
+    env: config.Env ?? [],
+    cmd: config.Cmd ?? [],
+    entrypoint: [config.Entrypoint ?? []].flat(),
+    user: config.User,
+    workdir: config.WorkingDir,
+    stopSignal: (config as { StopSignal?: string }).StopSignal ?? null,
+    exposedPorts: Object.keys(config.ExposedPorts ?? {}),
+    volumes: Object.keys(config.Volumes ?? {}),
+  };
+}
+
+function configurationOf(
+  { platform, created, config, digest, layers }: ForeignImage,
+  ids: SnapshotIds & { instanceId: string },
+): object {
+  return {
+    ...platform,
+    created,
+    config: { ...configDocument(config), Labels: labelsFor(ids, { digest, baseBytes: 0 }) },
+    rootfs: { type: 'layers', diff_ids: layers.map(({ diffId }) => diffId) },
+  };
+}

@@ -1,0 +1,47 @@
+import { recordEvent } from '../../audit/events/record.js';
+import type { Caller } from '../../access/caller.js';
+import type { Context } from '../../context.js';
+import { inTransaction } from '../../db/transaction.js';
+import { ApiError } from '../../http/errors.js';
+import type { Step } from '../../registry/step.js';
+import { findSnapshot, isComplete, readerOf, type CompleteSnapshot, type SnapshotKey } from '../queries.js';
+import { layoutOf, type Layout } from './layout.js';
+import { archivesOf } from './supported.js';
+
+/** Throws `snapshot_not_found`. */
+export async function findExported(
+  { pool }: Pick<Context, 'pool'>,
+  caller: Caller,
+  key: SnapshotKey,
+): Promise<CompleteSnapshot> {
+  const row = await findSnapshot(pool, readerOf(caller), key);
+  if (!row || !isComplete(row)) throw new ApiError('snapshot_not_found');
+  return row;
+}
+
+/** The event is recorded before the first byte leaves. */
+export async function exportSnapshot(
+  ctx: Context,
+  { orgId, actor }: Caller,
+  row: CompleteSnapshot,
+  { step, signal }: { step: Step; signal: AbortSignal },
+): Promise<Layout> {
+  const { id, name } = row;
+  const needs = (bytes: number) => ctx.disk.check('engine', bytes);
+  const image = await archivesOf(ctx.runtime).open({ orgId, snapshotId: id }, { step, signal, needs });
+  if (!image) {
+    throw new ApiError('snapshot_not_found', 'the engine has no data of the snapshot any more');
+  }
+  const layout = layoutOf(row, image);
+  await inTransaction(ctx.pool, async (tx) =>
+    recordEvent(tx, {
+      orgId,
+      type: 'snapshot_exported',
+      actor,
+      resourceId: id,
+      at: ctx.now(),
+      payload: { snapshot_id: id, name, image_digest: layout.digest, bytes: layout.bytes },
+    }),
+  );
+  return layout;
+}
