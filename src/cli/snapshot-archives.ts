@@ -1,10 +1,10 @@
 import { createHash, type Hash } from 'node:crypto';
+import { once } from 'node:events';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
-import type { Readable, Writable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import type { Readable } from 'node:stream';
 import { FileDraft } from '../lib/atomic-file.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { TarScan } from '../registry/tar-scan.js';
@@ -30,9 +30,8 @@ export async function download(
   const answer = await exchange(client, 'GET', path);
   const digest = String(answer.headers['docker-content-digest']);
   const bytes = Number(answer.headers['content-length']);
-  const copy = async (sink: Writable) => copyVerified(answer, sink, bytes);
   if (file === '-') {
-    await copy(process.stdout);
+    await copyVerified(answer, bytes, toOutput);
     return { digest, bytes };
   }
   const draft = await FileDraft.open(file).catch((error: Error) => {
@@ -40,7 +39,7 @@ export async function download(
     throw new ExplainedError(`cannot write the archive: ${error.message}`);
   });
   try {
-    await copy(draft.handle.createWriteStream({ autoClose: false }));
+    await copyVerified(answer, bytes, async (chunk) => draft.handle.writeFile(chunk));
     await draft.publish({ replace });
   } catch (error) {
     await draft.discard();
@@ -50,28 +49,37 @@ export async function download(
   return { digest, bytes };
 }
 
-async function copyVerified(answer: IncomingMessage, sink: Writable, bytes: number): Promise<void> {
+async function copyVerified(
+  answer: IncomingMessage,
+  bytes: number,
+  write: (chunk: Buffer) => Promise<void>,
+): Promise<void> {
   const check = new BlobCheck();
   await withBar(bytes, async (bar) => {
-    async function* checked(): AsyncGenerator<Buffer> {
-      let length = 0;
-      for await (const chunk of answer as AsyncIterable<Buffer>) {
-        check.push(chunk);
-        length += chunk.length;
-        bar.at(length);
-        yield chunk;
-      }
-      if (length !== bytes) throw new ExplainedError(INCOMPLETE);
-      check.end();
+    let length = 0;
+    for await (const chunk of chunksOf(answer)) {
+      check.push(chunk);
+      length += chunk.length;
+      bar.at(length);
+      await write(chunk).catch((error: Error) => {
+        throw new ExplainedError(`cannot write the archive: ${error.message}`);
+      });
     }
-    await pipeline(checked(), sink, { end: sink !== process.stdout }).catch((error: unknown) => {
-      if (error instanceof ExplainedError) throw error;
-      const { code, message } = error as NodeJS.ErrnoException;
-      if (code === 'ECONNRESET' || code === 'ERR_STREAM_PREMATURE_CLOSE')
-        throw new ExplainedError(INCOMPLETE);
-      throw new ExplainedError(`cannot write the archive: ${message}`);
-    });
+    if (length !== bytes) throw new ExplainedError(INCOMPLETE);
+    check.end();
   });
+}
+
+async function* chunksOf(answer: IncomingMessage): AsyncGenerator<Buffer> {
+  try {
+    for await (const chunk of answer as AsyncIterable<Buffer>) yield chunk;
+  } catch (cause) {
+    throw new ExplainedError(INCOMPLETE, { cause });
+  }
+}
+
+async function toOutput(chunk: Buffer): Promise<void> {
+  if (!process.stdout.write(chunk)) await once(process.stdout, 'drain');
 }
 
 const INCOMPLETE = 'the answer ended before the archive was complete: repeat the command';

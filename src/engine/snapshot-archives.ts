@@ -40,7 +40,7 @@ export interface ForeignImage {
     digest: string;
     diffId: string;
     size: number;
-    open(): Promise<AsyncIterable<Buffer>>;
+    open(this: void): Promise<AsyncIterable<Buffer>>;
   }[];
 }
 

@@ -11,7 +11,7 @@ const CHUNK_BYTES = 256 * 1_024;
 /** It has 32 headers at most. */
 const PIECE_BYTES = 16 * 1_024;
 /** An image has few files in an archive. */
-const MAX_FILES = 100_000;
+const MAX_FILES = 10_000;
 /** Of all names together: an extended header may have a name of 1 MiB. */
 const MAX_NAME_BYTES = 16 * 1_024 * 1_024;
 const MAX_SYMLINKS = 8;

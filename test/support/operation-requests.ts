@@ -146,7 +146,11 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     path: `/v1/snapshots/by-name/${snapshotOf(victim).name}/export`,
     absent: NO_SNAPSHOT,
   }),
-  import_snapshot: () => ({ path: '/v1/snapshots/import?name=intruder', body: TEXT_ARCHIVE }),
+  import_snapshot: () => ({
+    path: '/v1/snapshots/import',
+    query: { name: 'intruder' },
+    body: TEXT_ARCHIVE,
+  }),
   list_snapshot_candidates: () => ({ path: '/v1/sandboxes/snapshot-candidates' }),
   list_snapshot_operations: () => ({ path: '/v1/snapshot-operations' }),
   get_snapshot_operation: (victim) => ({

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto';
-import { buffer } from 'node:stream/consumers';
 import { Readable } from 'node:stream';
 import tar from 'tar-stream';
 import { END_OF_ARCHIVE, tarHeader, tarPadding } from '../../src/lib/tar-entry.js';
@@ -24,8 +23,10 @@ export async function filesOf(archive: Buffer): Promise<Map<string, Buffer>> {
   const files = new Map<string, Buffer>();
   const extract = tar.extract();
   extract.on('entry', ({ name }: { name: string }, content, next) => {
-    void buffer(content).then((bytes) => {
-      files.set(name, bytes);
+    const parts: Buffer[] = [];
+    content.on('data', (part: Buffer) => parts.push(part));
+    content.once('end', () => {
+      files.set(name, Buffer.concat(parts));
       next();
     });
   });

@@ -47,6 +47,8 @@ interface Upload {
   length: number | undefined;
   step: Step;
   signal: AbortSignal;
+  /** The request may repeat one whose answer is stored, so nothing but its body decides. */
+  isKeyed: boolean;
   /** Gets the SHA-256 of the body before anything changes. */
   onReceived: (digest: string) => Promise<void>;
 }
@@ -65,26 +67,29 @@ export async function importSnapshot(
   ctx: Context,
   caller: Caller,
   query: ImportQuery,
-  { body, length = 0, step, signal, onReceived }: Upload,
+  { body, length = 0, isKeyed, step, signal, onReceived }: Upload,
 ): Promise<SnapshotResponse> {
   const archives = archivesOf(ctx.runtime);
   const labels = withKeyLabels(caller, readLabels('labels', query.labels)) ?? {};
   const wanted = { id: newId(), name: query.name, labels };
   checkNames(wanted.name, labels);
   if (!body) throw new ApiError('invalid_request', 'the body is empty: send the archive of an image');
-  const most = await bytesLeft(ctx, caller, wanted.name);
-  if (length > most) throw tooLarge(most);
+  const early = isKeyed ? MOST_IMPORT_BYTES : await bytesLeft(ctx, caller, wanted.name);
+  if (length > early) throw tooLarge(early);
   ctx.disk.check('data', length);
   const hash = createHash('sha256');
   let received = 0;
   const check = (chunk: Buffer) => {
     received += chunk.length;
-    if (received > most) throw tooLarge(most);
+    if (received > early) throw tooLarge(early);
     hash.update(chunk);
   };
   const spool = await Spool.receive(ctx.disk, body, { check, signal }).finally(() => body.resume());
+  let most = early;
   try {
     await onReceived(hash.digest('hex'));
+    if (isKeyed) most = await bytesLeft(ctx, caller, wanted.name);
+    if (received > most) throw tooLarge(most);
     const created = ctx.now();
     const { architecture } = archives;
     const image = await readForeignImage(spool.handle, { architecture, created, step });

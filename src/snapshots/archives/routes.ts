@@ -117,6 +117,7 @@ export function snapshotArchiveRoutes(app: App, ctx: WorkerContext, steps: Paced
             importSnapshot(own, callerOf(request), request.query, {
               body: request.body as Readable | undefined,
               length: length === undefined ? undefined : Number(length),
+              isKeyed: request.headers['idempotency-key'] !== undefined,
               step,
               signal,
               onReceived,

@@ -87,7 +87,7 @@ describe('an export', () => {
       'dev.sandkeep.snapshot.source-sandbox': 'source',
       'org.opencontainers.image.title': 'first',
     });
-    expect((await exportOf(client, 'by-name/first')).bytes).toEqual(bytes);
+    expect((await exportOf(client, 'by-name/first')).bytes.equals(bytes)).toBe(true);
     expect((await typesOf(client, result.id)).slice(-2)).toEqual(['snapshot_exported', 'snapshot_exported']);
     const { body: events } = await client.get('/v1/events', { event_type: 'snapshot_exported', limit: 1 });
     expect(events.data[0].payload).toMatchObject({
@@ -130,7 +130,7 @@ describe('an import', () => {
     expect((await ended(other, body.id))['sandbox_id']).toBeNull();
     expect((await other.get('/v1/quotas')).body.snapshots).toBe(1);
     const usage = await other.get('/v1/billing/usage/storage');
-    expect(usage.body.data.map((row: any) => row.volume_id)).toContain(body.id);
+    expect(usage.body.rows.map((row: any) => row.volume_id)).toContain(body.id);
     const again = await exportOf(other, body.id);
     expect((await imageIn(again.bytes)).manifest.annotations).not.toHaveProperty(
       'org.opencontainers.image.base.name',
@@ -160,7 +160,7 @@ describe('an import', () => {
     expect([first.status, second.status, second.body]).toEqual([200, 200, first.body]);
     expect(second.headers.get('idempotency-replayed')).toBe('true');
     const other = await send(packFiles(savedFiles([layer])));
-    expect([other.status, other.body.error.code]).toEqual([409, 'snapshot_already_exists']);
+    expect([other.status, other.body.error.code]).toEqual([409, 'idempotency_conflict']);
   });
 
   test('is refused for a name, a label, a quota, a scope, before the archive is read', async () => {
@@ -223,7 +223,7 @@ describe('an import', () => {
     const json = (value: unknown) => Buffer.from(JSON.stringify(value));
     const saved = savedFiles([layer]);
     const layout = layoutFiles([layer]);
-    const [configFile] = Object.keys(saved).filter((name) => /^[0-9a-f]{64}\.json$/.test(name));
+    const configFile = Object.keys(saved).find((name) => /^[0-9a-f]{64}\.json$/.test(name));
     const layerFile = `blobs/${sha256Of(layer).replace(':', '/')}`;
     const without = (files: Files, name: string) =>
       Object.fromEntries(Object.entries(files).filter(([own]) => own !== name));
@@ -254,7 +254,10 @@ describe('an import', () => {
       ],
       'another layer of "docker save"': [packFiles({ ...saved, '0/layer.tar': other }), /has the digest/],
       'two images': [
-        packFiles({ ...saved, 'manifest.json': json([...JSON.parse(String(saved['manifest.json'])), {}]) }),
+        packFiles({
+          ...saved,
+          'manifest.json': json([...JSON.parse((saved['manifest.json'] as Buffer).toString()), {}]),
+        }),
         /manifest|index/,
       ],
       'another platform': [packFiles({ ...saved, [configFile!]: json(foreign) }), /platform/],
@@ -270,7 +273,7 @@ describe('an import', () => {
         /not complete/,
       ],
       'long names': [longNames, /names of more than/],
-      'many files': [Buffer.alloc(512 * 100_001, tarHeader('x', 0)), /more than 100000 files/],
+      'many files': [Buffer.alloc(512 * 10_001, tarHeader('x', 0)), /more than 10000 files/],
       'a NUL in a variable': [
         packFiles({ ...saved, [configFile!]: json({ ...config, config: { Env: ['A=\0'] } }) }),
         /configuration/,

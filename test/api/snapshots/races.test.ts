@@ -103,7 +103,7 @@ test.each(['before', 'after'] as const)(
     );
     await first.stopWorker();
     const second = await startForTest({ beside: first, sameEngine: true, settings: { stopGraceMs: 0 } });
-    expect((await ended(owner, body.id))['status']).toBe('succeeded');
+    expect(await ended(owner, body.id)).toMatchObject({ error: null, status: 'succeeded' });
     const { rows } = await second.ctx.pool.query('select from accruals where volume_id = $1', [body.id]);
     expect(rows.length).toBe(1);
     await expectNothingLeft(second);

@@ -121,8 +121,8 @@ async function save(docker: Docker, imageId: string, signal: AbortSignal): Promi
       abortSignal: signal,
       statusCodes: { 200: true, 404: 'no such image', 500: 'server error' },
     };
-    docker.modem.dial(options, (error: unknown, answer: unknown) => {
-      if (error) reject(error as Error);
+    docker.modem.dial(options, (error: Error | null, answer: unknown) => {
+      if (error) reject(error);
       else resolve(answer as Readable);
     });
   });
