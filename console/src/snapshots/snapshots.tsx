@@ -14,6 +14,7 @@ import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
 import { Table, type Column } from '../parts/table';
+import { TableView } from '../parts/table-view';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
 
@@ -59,13 +60,16 @@ export function Snapshots() {
     <Page
       title="Snapshots"
       actions={
-        <button
-          type="button"
-          aria-pressed={include !== undefined}
-          onClick={() => url.set({ include: include === undefined ? 'deleted' : undefined })}
-        >
-          Deleted ones too
-        </button>
+        <>
+          <TableView of="Snapshots" columns={COLUMNS} />
+          <button
+            type="button"
+            aria-pressed={include !== undefined}
+            onClick={() => url.set({ include: include === undefined ? 'deleted' : undefined })}
+          >
+            Deleted ones too
+          </button>
+        </>
       }
     >
       <search>
