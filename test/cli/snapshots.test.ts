@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -85,9 +86,10 @@ describe('sandkeep snapshots', () => {
     ] as const) {
       const server = createServer((_, answer) => {
         answer.writeHead(200, { 'content-length': archive.length });
-        answer.write(body, () => answer.destroy());
-        if (body.length === archive.length) answer.end();
+        if (body.length === archive.length) answer.end(body);
+        else answer.write(body, () => answer.destroy());
       }).listen(0, '127.0.0.1');
+      await once(server, 'listening');
       const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
       expectRefused(await run(['snapshots', 'export', 'first', file, '--url', url], { env }), reason);
       server.close();
