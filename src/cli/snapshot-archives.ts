@@ -15,7 +15,7 @@ import { withBar } from './backup-progress.js';
 type Client = ReturnType<typeof readClient>;
 
 interface Downloaded {
-  /** Of the image manifest in the archive. */
+  /** The digest of the image manifest in the archive. */
   digest: string;
   bytes: number;
 }

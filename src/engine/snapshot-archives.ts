@@ -69,8 +69,8 @@ export interface EngineArchives {
     options: Transfer & { needs: (bytes: number) => void },
   ): Promise<SnapshotImage | undefined>;
   /**
-   * Makes a snapshot of an image. Nothing incomplete has its id. Throws PullError, unless each uncompressed layer has its
-   * digest and the budget has room for all.
+   * Makes a snapshot of an image. Nothing incomplete has its id. Throws PullError, unless each uncompressed layer has
+   * its digest and the budget has room for all.
    */
   load(
     ids: SnapshotIds,

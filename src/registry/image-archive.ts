@@ -12,7 +12,7 @@ const CHUNK_BYTES = 256 * 1_024;
 const PIECE_BYTES = 16 * 1_024;
 /** An image has few files in an archive. */
 const MAX_FILES = 10_000;
-/** Of all names together: an extended header may have a name of 1 MiB. */
+/** The bound of all names together: an extended header may have a name of 1 MiB. */
 const MAX_NAME_BYTES = 16 * 1_024 * 1_024;
 const MAX_SYMLINKS = 8;
 

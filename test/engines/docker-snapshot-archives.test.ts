@@ -13,7 +13,7 @@ import { exportOf, filesOf, imageIn, importTo, packFiles, sha256Of } from '../su
 import { capture } from '../support/snapshots.js';
 
 const LONG = 'n'.repeat(200);
-/** A directory that is replaced, a deleted file, links, bits, a hole, a pipe, and names that tar writes in other headers. */
+/** A directory that is replaced, a deleted file, links, bits, a hole, and names that tar writes in other headers. */
 const ODD = `set -e
 mkdir -p /srv/${LONG}/${LONG} && echo deep > /srv/${LONG}/${LONG}/file
 echo linked > /srv/first && ln /srv/first /srv/second && ln -s ../srv/first /srv/symbolic

@@ -9,7 +9,10 @@ import { watchClient } from '../../http/watched-client.js';
 export const TRANSFERS = { total: 4, each: 2 };
 const WAITING = { total: 200, each: 20 };
 
-/** Waits for a slot, which the request holds until its connection is done with it. The signal aborts when nobody needs it. */
+/**
+ * Waits for a slot, which the request holds until its connection is done with it. The signal aborts when nobody needs
+ * it.
+ */
 type EnterTransfer = (request: FastifyRequest, reply: FastifyReply) => Promise<AbortSignal>;
 
 export function makeTransferSlots({ settings, stopping }: Shared): EnterTransfer {

@@ -108,7 +108,7 @@ describe('an export', () => {
 });
 
 describe('an import', () => {
-  test('of an export makes a snapshot of another organization, from which sandboxes start', async () => {
+  test('takes an export as a snapshot of another organization, from which sandboxes start', async () => {
     const { bytes } = await exportOf(client, 'by-name/first');
     const other = await service.newOrg();
     const { status, body, text } = await importTo(other, bytes, { name: 'copy', labels: '{"from":"a"}' });
@@ -319,7 +319,7 @@ describe('an import', () => {
     expect(body.data.map((one: any) => one.status)).toEqual(['succeeded']);
   });
 
-  test('of a process that was killed fails, and what the engine has goes', async () => {
+  test('fails when its process was killed, and what the engine has goes', async () => {
     const org = await service.newOrg();
     const id = newId();
     await service.ctx.pool.query(

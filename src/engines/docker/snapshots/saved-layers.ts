@@ -21,8 +21,8 @@ export type LayerFiles = ReadonlyMap<string, SavedLayer>;
 type FilePart = { path: string; size: number } | { bytes: Buffer };
 
 /**
- * Finds the layers by their digests. An archive of `docker save` names them in its last file, and those of older engines by
- * ids of their own. Throws unless it has all.
+ * Finds the layers by their digests. An archive of `docker save` names them in its last file, and those of older
+ * engines by ids of their own. Throws unless it has all.
  */
 export async function findLayers(
   docker: Docker,
