@@ -206,12 +206,12 @@ async function complete(
   { image, loaded: { bytes, contentDigest } }: { image: ForeignImage; loaded: LoadedSnapshot },
 ): Promise<SnapshotResponse> {
   return inTransaction(ctx.pool, async (tx) => {
+    const row = await lockSnapshot(tx, { org_id: orgId, id });
+    if (!row || TRANSITIONS[row.status].complete !== 'ready') throw new CancelledError();
     await lockQuotas(tx, orgId, 'exclusive');
     const limit = (await getLimits(tx, orgId))?.max_snapshot_gib ?? null;
     const used = limit === null ? 0 : (await sumSnapshots(tx, orgId)).bytes;
     if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
-    const row = await lockSnapshot(tx, { org_id: orgId, id });
-    if (!row || TRANSITIONS[row.status].complete !== 'ready') throw new CancelledError();
     const at = ctx.now();
     const digest = digestOf(manifestOf({ ...row, size_bytes: bytes, content_digest: contentDigest }));
     const made = {

@@ -23,7 +23,8 @@ test('the end of a replacement and a create from the replaced snapshot do not wa
   const request = { kind: 'disk', sandbox_id: source, name: 'base', force: true };
   const { body: operation } = await client.post('/v1/snapshots', request);
   await pool.query(`update snapshots set status = 'in_progress' where id = $1`, [operation.id]);
-  const begun = await lockSnapshot(pool, { org_id: orgId, id: operation.id });
+  const locked = await lockSnapshot(pool, { org_id: orgId, id: operation.id });
+  const begun = { ...locked!, sandbox_id: source, sandbox_name: 'source' };
   // A create near a limit waits for the quotas.
   await pool.query('update quotas set max_sandboxes = 2 where org_id = $1', [orgId]);
   const waiting = async (count: number) =>
@@ -43,7 +44,7 @@ test('the end of a replacement and a create from the replaced snapshot do not wa
     // Without a repetition, so that a deadlock fails.
     const completing = inTransaction(
       pool,
-      async (own) => completeSnapshot(ctx, own, begun!, { bytes: 1, contentDigest: 'sha256:00' }),
+      async (own) => completeSnapshot(ctx, own, begun, { bytes: 1, contentDigest: 'sha256:00' }),
       { unhurried: true },
     );
     await waiting(1);
