@@ -15,7 +15,7 @@ import { NO_COPIES, recordForked } from './forks/end.js';
 import { copyIds, isFork, type ForkRow } from './forks/queries.js';
 import { digestOf, manifestOf } from './manifest.js';
 import { overQuota } from './over-quota.js';
-import { updateSnapshot, type CaptureRow } from './queries.js';
+import { updateSnapshot, type CaptureRow, type SnapshotRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
 import { lockForCompletion, sharedBytesOf } from './work-queries.js';
 
