@@ -1188,7 +1188,7 @@ export type SnapshotOperation = {
   kind: 'disk';
   status: SnapshotOperationStatus;
   name: string;
-  sandbox_id: string;
+  sandbox_id: string | null;
   result: SnapshotResponse | null;
   error: SnapshotError | null;
   created_at: string;
@@ -1497,7 +1497,7 @@ export type WrittenSnapshotOperation = {
   kind: 'disk';
   status: SnapshotOperationStatus;
   name: string;
-  sandbox_id: string;
+  sandbox_id: string | null;
   result: SnapshotResponse | null;
   error: SnapshotError | null;
   created_at: string;
@@ -1887,6 +1887,18 @@ export interface Operations {
     query: {};
     body: undefined;
     answer: ForkOperation;
+  };
+  'GET /v1/snapshots/{id}/export': {
+    path: { id: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
+  };
+  'GET /v1/snapshots/by-name/{name}/export': {
+    path: { name: string };
+    query: {};
+    body: undefined;
+    answer: undefined;
   };
   'GET /v1/sandboxes/{sandbox_id}/agent': {
     path: { sandbox_id: string };
@@ -2458,5 +2470,11 @@ export interface Operations {
     query: {};
     body: McpMessage;
     answer: McpAnswer;
+  };
+  'POST /v1/snapshots/import': {
+    path: {};
+    query: { name: string; labels?: string };
+    body: undefined;
+    answer: SnapshotResponse;
   };
 }
