@@ -75,6 +75,12 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./keys/keys').then((module) => module.Keys),
   },
   {
+    path: '/members',
+    title: 'Members',
+    group: 'Access',
+    load: () => import('./members/members').then((module) => module.Members),
+  },
+  {
     path: '/webhooks',
     title: 'Webhooks',
     group: 'Access',
