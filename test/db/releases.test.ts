@@ -74,6 +74,7 @@ const ABSENT = new Set([
   'restore_snapshot',
   'delete_snapshot',
   'delete_snapshot_by_name',
+  'get_fork_operation',
   'get_template',
   'follow_template_log',
   'delete_template',
