@@ -69,6 +69,7 @@ const ABSENT = new Set([
   'get_snapshot',
   'get_snapshot_by_name',
   'get_snapshot_operation',
+  'get_fork_operation',
   'export_snapshot',
   'export_snapshot_by_name',
   'restore_snapshot',
