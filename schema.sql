@@ -59,6 +59,65 @@ CREATE INDEX api_keys_prefix ON public.api_keys USING btree (prefix);
 CREATE TRIGGER api_keys_changed AFTER DELETE OR UPDATE OF prefix, hash, revoked_at, scopes, labels, cidrs, expires_at, name ON public.api_keys FOR EACH ROW EXECUTE FUNCTION announce_key();
 create policy own_organization on api_keys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table budget_days (
+  org_id uuid not null,
+  budget_id uuid not null,
+  day date not null,
+  version text not null,
+  micros numeric not null,
+  vcpu_micros numeric not null,
+  memory_mib_micros numeric not null,
+  disk_mib_micros numeric not null,
+  constraint budget_days_pkey PRIMARY KEY (org_id, budget_id, day),
+  constraint budget_days_org_id_budget_id_fkey FOREIGN KEY (org_id, budget_id) REFERENCES budgets(org_id, id) ON DELETE CASCADE
+);
+create policy own_organization on budget_days using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table budget_notices (
+  org_id uuid not null,
+  budget_id uuid not null,
+  month date not null,
+  threshold integer not null,
+  constraint budget_notices_pkey PRIMARY KEY (org_id, budget_id, month, threshold),
+  constraint budget_notices_org_id_budget_id_fkey FOREIGN KEY (org_id, budget_id) REFERENCES budgets(org_id, id) ON DELETE CASCADE
+);
+create policy own_organization on budget_notices using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table budgets (
+  org_id uuid not null,
+  id uuid not null,
+  name text collate "C" not null,
+  scope text not null,
+  label_key text collate "C",
+  label_value text collate "C",
+  api_key_id uuid,
+  measure text not null,
+  amount numeric(18,6) not null,
+  currency text,
+  thresholds integer[] not null,
+  action text not null,
+  created_at timestamp with time zone not null,
+  created_by json not null,
+  updated_at timestamp with time zone not null,
+  checked_until timestamp with time zone not null,
+  next_check_at timestamp with time zone not null,
+  used_ratio double precision,
+  constraint budgets_pkey PRIMARY KEY (org_id, id),
+  constraint budgets_action_check CHECK ((action = ANY (ARRAY['warn'::text, 'refuse_starts'::text, 'stop'::text]))),
+  constraint budgets_amount_check CHECK ((amount > (0)::numeric)),
+  constraint budgets_check CHECK (((scope = 'label'::text) = (label_key IS NOT NULL))),
+  constraint budgets_check1 CHECK (((label_key IS NULL) = (label_value IS NULL))),
+  constraint budgets_check2 CHECK (((scope = 'api_key'::text) = (api_key_id IS NOT NULL))),
+  constraint budgets_check3 CHECK (((measure = 'cost'::text) = (currency IS NOT NULL))),
+  constraint budgets_measure_check CHECK ((measure = ANY (ARRAY['cost'::text, 'vcpu_hours'::text, 'memory_gib_hours'::text, 'disk_gib_hours'::text, 'sandbox_hours'::text]))),
+  constraint budgets_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
+  constraint budgets_scope_check CHECK ((scope = ANY (ARRAY['organization'::text, 'label'::text, 'api_key'::text])))
+);
+CREATE INDEX budgets_due ON public.budgets USING btree (next_check_at);
+CREATE INDEX budgets_enforced ON public.budgets USING btree (org_id) WHERE (action <> 'warn'::text);
+CREATE UNIQUE INDEX budgets_name ON public.budgets USING btree (org_id, name);
+create policy own_organization on budgets using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table console_sessions (
   org_id uuid not null,
   hash bytea not null,
@@ -575,6 +634,8 @@ create table runs (
   wanted_until timestamp with time zone,
   handed_over boolean not null default false,
   resumes boolean not null default false,
+  started_by_key uuid,
+  key_since timestamp with time zone,
   constraint runs_pkey PRIMARY KEY (org_id, id),
   constraint runs_check CHECK (((stopped_at IS NULL) OR (stopped_at >= started_at))),
   constraint runs_check1 CHECK (((stopped_at IS NULL) OR (end_reason IS NOT NULL))),
@@ -587,6 +648,7 @@ create table runs (
   constraint runs_org_id_sandbox_id_fkey FOREIGN KEY (org_id, sandbox_id) REFERENCES sandboxes(org_id, id),
   constraint runs_vcpus_check CHECK ((vcpus >= 0))
 );
+CREATE INDEX runs_of_key ON public.runs USING btree (org_id, started_by_key, stopped_at) WHERE (started_by_key IS NOT NULL);
 CREATE INDEX runs_placed ON public.runs USING btree (worker_id) INCLUDE (org_id, vcpus, memory_mib) WHERE ((end_reason IS NULL) AND (worker_id IS NOT NULL));
 CREATE INDEX runs_sandbox ON public.runs USING btree (org_id, sandbox_id);
 CREATE INDEX runs_stopped ON public.runs USING btree (org_id, stopped_at) WHERE (started_at IS NOT NULL);
@@ -701,7 +763,7 @@ create table sandboxes (
   constraint sandboxes_org_id_pool_id_fkey FOREIGN KEY (org_id, pool_id) REFERENCES pools(org_id, id),
   constraint sandboxes_status_check CHECK ((status = ANY (ARRAY['created'::text, 'starting'::text, 'running'::text, 'stopping'::text, 'stopped'::text, 'failed'::text]))),
   constraint sandboxes_status_reason_check CHECK ((status_reason = ANY (ARRAY['scheduling'::text, 'insufficient_capacity'::text]))),
-  constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text, 'secret_violation'::text, 'paused'::text]))),
+  constraint sandboxes_stop_reason_check CHECK ((stop_reason = ANY (ARRAY['requested'::text, 'idle'::text, 'max_duration'::text, 'quota'::text, 'command'::text, 'oom'::text, 'disk_full'::text, 'engine'::text, 'lost'::text, 'start_failed'::text, 'secret_violation'::text, 'paused'::text, 'budget'::text]))),
   constraint sandboxes_worker_id_fkey FOREIGN KEY (worker_id) REFERENCES workers(id)
 );
 CREATE INDEX sandboxes_created ON public.sandboxes USING btree (org_id, created_at DESC, id DESC) WHERE (removed_at IS NULL);

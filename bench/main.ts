@@ -4,6 +4,7 @@ import { OPTIONS } from '../src/config/options.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
 import { auth, metrics, organizations, traces } from './arms.js';
 import { backup } from './backup.js';
+import { budgetTimes } from './budgets.js';
 import { consoleTimes, type ConsoleOptions } from './console.js';
 import { eventPages } from './event-pages.js';
 import { events } from './events.js';
@@ -160,6 +161,15 @@ await new Command('bench')
       .option('--percent <n>', 'of the traces that are sampled', count, 100)
       .action(({ requests, percent }: { requests: number; percent: number }) =>
         traces(requests, percent / 100),
+      ),
+  )
+  .addCommand(
+    new Command('budgets')
+      .description('the check of budgets in a start, beside many sandboxes of the month')
+      .option('--sandboxes <n>', 'number of sandboxes', count, 100_000)
+      .option('--rounds <n>', 'number of checks of each budget', count, 20)
+      .action(({ sandboxes, rounds }: { sandboxes: number; rounds: number }) =>
+        budgetTimes(sandboxes, rounds),
       ),
   )
   .addCommand(

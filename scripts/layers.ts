@@ -182,6 +182,10 @@ const LAYERS: Record<string, Folder> = {
     theme: 'record and money',
     holds: 'Metering: usage by sandbox, label and volume, and the monthly summary.',
   },
+  budgets: {
+    theme: 'record and money',
+    holds: 'Budgets of a month: their use and forecast, the check of starts, the events of thresholds.',
+  },
   quotas: {
     theme: 'record and money',
     holds: 'Limits: `reserve` checks them in the transaction that uses them up.',

@@ -343,6 +343,12 @@ export const LIMITS: Record<Owner, Limit[]> = {
       value: `${bytes(MOST_IMPORT_BYTES)}, or what \`max_snapshot_gib\` leaves`,
       beyond: '413 `payload_too_large`, or 403 `quota_exceeded`',
     },
+    {
+      limit: 'budgets',
+      value: number(settings.budgetsPerOrg),
+      option: 'budgetsPerOrg',
+      beyond: { error: 'quota_exceeded' },
+    },
     { limit: 'pools', value: number(MOST_POOLS), beyond: { error: 'quota_exceeded' } },
     { limit: 'ready sandboxes of a pool', value: number(MOST_MEMBERS), beyond: { error: 'invalid_request' } },
     {

@@ -36,6 +36,8 @@ import { orgExamples } from './orgs/examples.js';
 import { orgRoutes } from './orgs/routes.js';
 import { previewExamples } from './previews/grants/examples.js';
 import { previewRoutes } from './previews/grants/routes.js';
+import { budgetExamples } from './budgets/examples.js';
+import { budgetRoutes } from './budgets/routes.js';
 import { quotaExamples } from './quotas/examples.js';
 import { quotaRoutes } from './quotas/routes.js';
 import { agentRoute } from './sandboxes/agent/route.js';
@@ -108,6 +110,7 @@ const EXAMPLES = {
   ...volumeFileExamples,
   ...orgExamples,
   ...memberExamples,
+  ...budgetExamples,
   ...quotaExamples,
   ...keyExamples,
   ...mcpExamples,
@@ -205,6 +208,7 @@ export async function buildApp(
     volumeFileRoutes(api, ctx, steps);
     orgRoutes(api);
     memberRoutes(api);
+    budgetRoutes(api);
     quotaRoutes(api, ctx);
     keyRoutes(api, ctx);
     mcpRoute(api, ctx);

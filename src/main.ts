@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { backupCommand } from './cli/backup.js';
+import { budgetsCommand } from './cli/budgets.js';
 import { applyConfig } from './cli/config-options.js';
 import { configCommand } from './cli/config.js';
 import { databaseCommands } from './cli/database.js';
@@ -60,6 +61,7 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(forkCommand(env))
     .addCommand(templatesCommand(env))
     .addCommand(snapshotsCommand(env))
+    .addCommand(budgetsCommand(env))
     .addCommand(secretsCommand())
     .addCommand(networkCommand())
     .addCommand(memberCommand())

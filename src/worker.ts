@@ -20,6 +20,7 @@ import { Reconciler } from './sandboxes/reconcile/reconcile.js';
 import { startPools } from './sandboxes/pools/jobs.js';
 import { removeLingering } from './sandboxes/lifecycle/remove-ephemeral.js';
 import { makeLostSessionEnds } from './sandboxes/sessions/jobs.js';
+import { enforceBudgets } from './sandboxes/lifecycle/stop-over-budget.js';
 import { enforceHours } from './sandboxes/lifecycle/stop-over-quota.js';
 import { deleteEndedPreviews } from './previews/grants/jobs.js';
 import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
@@ -92,6 +93,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(removeLingering, SWEEP_EVERY_MS),
     job(makeLostSessionEnds(), ctx.settings.sessionLostMs / LOST_SESSION_CHECKS),
     job(enforceHours, SWEEP_EVERY_MS),
+    job(enforceBudgets, SWEEP_EVERY_MS),
     job(compactAllCounts, COMPACT_COUNTS_EVERY_MS),
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),
     job(giveUpUnwanted, NOTE_WAITS_EVERY_MS),

@@ -59,7 +59,7 @@ function readKey(keyFile: string | undefined, env: NodeJS.ProcessEnv): string {
 export async function send(
   client: Client,
   path: string,
-  { method = 'GET', body }: { method?: 'GET' | 'POST' | 'PUT' | 'DELETE'; body?: object } = {},
+  { method = 'GET', body }: { method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'; body?: object } = {},
 ): Promise<Answer> {
   const headers: Record<string, string> = body ? { 'content-type': 'application/json' } : {};
   const answer = await request(client, path, {

@@ -297,6 +297,12 @@ export const OPTIONS = {
     description: 'prices of usage, as JSON; see docs/usage.md',
     unset: 'usage costs nothing',
   },
+  budgetsPerOrg: {
+    type: integer('a number of budgets', 0, 100),
+    description: 'most budgets of an organization; a start reads those that can refuse it',
+    default: 20,
+    setting: true,
+  },
   webhookAllow: {
     type: list('<cidrs>', 'addresses and CIDR blocks, separated by commas', (block) =>
       isCidr(block) ? block : undefined,

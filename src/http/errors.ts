@@ -107,6 +107,12 @@ export const CATALOGUE = {
     remedy:
       '`details` has the quota, its limit and what is in use. Delete or stop something, ask for less, or ask the operator for more.',
   },
+  budget_exceeded: {
+    status: 403,
+    message: 'a budget of the organization is used up',
+    remedy:
+      '`details` has the budget, its limit and use, and when it renews. Wait until then, or ask an administrator to raise the limit with `PATCH /v1/budgets/{budget_id}`.',
+  },
   volume_file_forbidden: {
     status: 403,
     message: 'the file system does not permit the service this operation',
@@ -192,6 +198,11 @@ export const CATALOGUE = {
     status: 404,
     message: 'there is no such session',
     remedy: 'Check the id against the open sessions of the sandbox. A session that has ended is gone.',
+  },
+  budget_not_found: {
+    status: 404,
+    message: 'there is no such budget',
+    remedy: '`GET /v1/budgets` lists the budgets of the organization.',
   },
   mcp_session_not_found: {
     status: 404,

@@ -14,6 +14,7 @@ import {
   readLeases,
   readLogState,
   readMeteringLag,
+  readBudgetUse,
   readQuotaUse,
   readWebhookState,
 } from './state-queries.js';
@@ -37,6 +38,7 @@ export async function measureState(pool: Pool, { byOrg }: StateOptions): Promise
       ...(await sandboxes(tx, byOrg)),
       ...(await pools(tx)),
       ...(await quotas(tx, byOrg)),
+      ...(await budgets(tx, byOrg)),
       ...(await placement(tx)),
       ...(await workers(tx)),
       ...(await eventLog(tx)),
@@ -78,6 +80,20 @@ async function quotas(sql: Sql, byOrg: boolean): Promise<Sample[]> {
       gauge('sandkeep_quota_limit', 'Limited quotas of numbers of sandboxes.', most, { org, quota }),
       gauge('sandkeep_quota_used', 'Use of these quotas.', used, { org, quota }),
     ]),
+  ];
+}
+
+async function budgets(sql: Sql, byOrg: boolean): Promise<Sample[]> {
+  const checked = await readBudgetUse(sql);
+  const help = 'Budgets that had used up their limit at their last check.';
+  return [
+    gauge('sandkeep_budgets_used_up', help, checked.filter(({ ratio }) => ratio >= 1).length),
+    ...(byOrg ? checked : []).map(({ org, budget, ratio }) =>
+      gauge('sandkeep_budget_used_ratio', 'The use of this month divided by the limit.', ratio, {
+        org,
+        budget,
+      }),
+    ),
   ];
 }
 

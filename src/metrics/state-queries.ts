@@ -61,6 +61,16 @@ export async function readQuotaUse(sql: Sql): Promise<QuotaUse[]> {
   return rows;
 }
 
+/** The budgets that were checked. */
+export async function readBudgetUse(sql: Sql): Promise<{ org: string; budget: string; ratio: number }[]> {
+  const { rows } = await sql.query<{ org: string; budget: string; ratio: number }>(
+    `select o.slug as org, b.name as budget, b.used_ratio as ratio
+     from budgets b join orgs o on o.id = b.org_id
+     where b.used_ratio is not null`,
+  );
+  return rows;
+}
+
 /** The oldest run that waits for a worker. */
 export async function firstWaitingRun(sql: Sql): Promise<string | null> {
   const { rows } = await sql.query<{ id: string | null }>(

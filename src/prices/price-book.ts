@@ -3,7 +3,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs
 import { Type } from 'typebox';
 import { explainFirst, validatorOf } from '../http/validation.js';
 import { ExplainedError } from '../lib/explained-error.js';
-import { METRICS, type Decimal, type Metric, type PriceBook } from './price.js';
+import { METRICS, readDecimal, type Decimal, type Metric, type PriceBook } from './price.js';
 import { parseJson } from '../lib/json.js';
 
 /** A larger file is no price book. */
@@ -80,11 +80,6 @@ function decimals(texts: Partial<Record<Metric, string>>): Record<Metric, Decima
     Metric,
     Decimal
   >;
-}
-
-function readDecimal(text: string): Decimal {
-  const [whole = '', fraction = ''] = text.split('.');
-  return { value: BigInt(whole + fraction), scale: fraction.length };
 }
 
 function unknownName(errors: readonly ErrorObject[]): string | undefined {

@@ -7,6 +7,12 @@ export interface Decimal {
   scale: number;
 }
 
+/** Reads text such as `0.0504`. The caller has checked its form. */
+export function readDecimal(text: string): Decimal {
+  const [whole = '', fraction = ''] = text.split('.');
+  return { value: BigInt(whole + fraction), scale: fraction.length };
+}
+
 /** Without an exponent and without zeros at the end. */
 export function decimalText({ value, scale }: Decimal): string {
   const digits = (value < 0n ? -value : value).toString().padStart(scale + 1, '0');

@@ -34,6 +34,8 @@ interface Counts {
 
 export interface QuotaRow extends Limits, Counts {
   count_rows: number;
+  /** Whether budgets of the organization can refuse starts. The read without the details costs a start one lookup. */
+  has_budgets: boolean;
   /** The most transactions that the database runs at once. */
   most_at_once: number;
 }
@@ -64,7 +66,8 @@ export async function getQuotas(
   const limited = COUNTED_LIMITS.map((limit) => `('${limit}' = any ($2) and q.${limit} is not null)`);
   const { rows } = await sql.query<QuotaRow & Record<string, unknown>>(
     prepared(
-      `select ${COLUMNS}, counts.*, current_setting('max_connections')::int as most_at_once
+      `select ${COLUMNS}, counts.*, current_setting('max_connections')::int as most_at_once,
+       exists (select from budgets b where b.org_id = $1 and b.action <> 'warn') as has_budgets
      from quotas q
      cross join lateral (
        select count(*)::int as count_rows, coalesce(sum(existing), 0)::int as existing,

@@ -5,6 +5,7 @@ import { Overtaken } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { startOfMonth, type Instant } from '../lib/instant.js';
 import { exhaustedHours, canExhaustHours, storageLimit, type Limit, type Limits } from './limits.js';
+import { refuseOverBudget } from '../budgets/check.js';
 import { refuseTotal } from './refuse.js';
 import {
   compactCounts,
@@ -21,8 +22,15 @@ export interface Reservation {
   sandbox?: true;
   /** So many sandboxes, and starts of them, of one kind. Default: 1. */
   times?: number;
-  /** One sandbox is started. `isCounted`: it replaces a running one, which is counted already. */
-  start?: { ephemeral: boolean; at: Instant; isCounted?: boolean };
+  /**
+   * One sandbox with these labels is started. `isCounted`: it replaces a running one, which is counted already.
+   */
+  start?: {
+    ephemeral: boolean;
+    at: Instant;
+    labels: Readonly<Record<string, string>>;
+    isCounted?: boolean;
+  };
   /** Ports that a new sandbox publishes on the host. Default: 0. */
   ports?: number;
   /** The cap of a volume changes. `before`: 0 for a new volume or one without a cap. */
@@ -56,11 +64,12 @@ interface Demand {
  * Lock order: the rows of sandboxes and volumes, then the quotas. Nothing is written before.
  */
 export async function reserve(
-  { roomyQuotas, disk }: Pick<Context, 'roomyQuotas' | 'disk'>,
+  ctx: Pick<Context, 'roomyQuotas' | 'disk' | 'settings'>,
   tx: Sql,
   caller: Caller,
   wanted: Reservation,
 ): Promise<Limits> {
+  const { roomyQuotas, disk } = ctx;
   if (wanted.sandbox || wanted.start || wanted.snapshot) disk.checkAll();
   const { orgId } = caller;
   const demands = demandsOf(tx, orgId, wanted);
@@ -72,6 +81,7 @@ export async function reserve(
   const first = await read(tx, orgId, demands);
   if (wanted.start || wanted.snapshot) refuseSuspended(first);
   if (wanted.start) await refuseStart(tx, caller, first, wanted.start.at);
+  if (wanted.start && first.has_budgets) await refuseOverBudget(ctx, tx, caller, wanted.start);
   if (demands.every(({ quota }) => limitOf(first, quota) === null)) {
     roomyQuotas.delete(name);
     return first;

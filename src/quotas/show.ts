@@ -9,7 +9,8 @@ const GIB = 1024 ** 3;
 export async function showQuotas(sql: Sql, orgId: string, at: Instant): Promise<QuotaUsage | undefined> {
   const row = await getQuotas(sql, orgId);
   if (!row) return undefined;
-  const { count_rows: _, most_at_once: __, existing, ephemeral_running, persistent_running, ...limits } = row;
+  const { count_rows: _, most_at_once: __, has_budgets: ___, existing, ...rest } = row;
+  const { ephemeral_running, persistent_running, ...limits } = rest;
   const snapshots = await sumSnapshots(sql, orgId);
   const pool = await usedHours(sql, orgId, startOfMonth(at), at);
   return {

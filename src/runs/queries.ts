@@ -18,6 +18,8 @@ export interface NewRun {
   resumes?: boolean;
   /** Without a place it ends then, unless its caller still waits. Null, default: it waits until it is stopped. */
   wanted_until?: Instant | null;
+  /** The API key whose request starts it. Null, default: the system starts it. */
+  started_by_key?: string | null;
 }
 
 /** `ends_run`: the run ends with the command. */
@@ -29,10 +31,11 @@ export async function insertRun(target: WriteTarget, run: NewRun): Promise<void>
     (
       p,
     ) => `insert into runs (org_id, id, sandbox_id, vcpus, memory_mib, disk_mib, max_duration_secs, idle_timeout_secs, command,
-       wanted_until, resumes, handed_over)
+       wanted_until, resumes, handed_over, started_by_key)
      values (${p(run.org_id)}, ${p(run.id)}, ${p(run.sandbox_id)}, ${p(run.vcpus)}, ${p(run.memory_mib)}, ${p(run.disk_mib)},
        ${p(run.max_duration_secs)}, ${p(run.idle_timeout_secs)}, ${p(run.command ?? null)},
-       ${p(run.wanted_until ?? null)}, ${p(run.resumes ?? false)}, ${p(run.resumes ?? false)})`,
+       ${p(run.wanted_until ?? null)}, ${p(run.resumes ?? false)}, ${p(run.resumes ?? false)},
+       ${p(run.started_by_key ?? null)})`,
   );
 }
 
@@ -51,7 +54,10 @@ export async function extendWanted(
   );
 }
 
-/** A create takes over a run of a pool. The transaction has locked its sandbox. */
+/**
+ * A create takes over a run of a pool. The transaction has locked its sandbox. From `at` on, the usage belongs to the
+ * key of the create.
+ */
 export async function takeOverRun(
   target: WriteTarget,
   orgId: string,
@@ -60,14 +66,17 @@ export async function takeOverRun(
     max_duration_secs,
     idle_timeout_secs,
     command,
-  }: Pick<NewRun, 'max_duration_secs' | 'idle_timeout_secs' | 'command'>,
+    started_by_key,
+  }: Pick<NewRun, 'max_duration_secs' | 'idle_timeout_secs' | 'command' | 'started_by_key'>,
+  at: Instant,
 ): Promise<void> {
   await write(
     target,
     (
       p,
     ) => `update runs set max_duration_secs = ${p(max_duration_secs)}, idle_timeout_secs = ${p(idle_timeout_secs)},
-       command = ${p(command ?? null)}, wanted_until = null
+       command = ${p(command ?? null)}, wanted_until = null, started_by_key = ${p(started_by_key ?? null)},
+       key_since = ${p(at)}
      where org_id = ${p(orgId)} and id = ${p(id)}`,
   );
 }

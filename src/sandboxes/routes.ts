@@ -190,6 +190,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           'invalid_sandbox_config',
           'label_not_allowed',
           'quota_exceeded',
+          'budget_exceeded',
           'volume_not_found',
           'name_already_exists',
         ),
@@ -316,6 +317,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           response: answersToWrite(
             SandboxResponse,
             'quota_exceeded',
+            'budget_exceeded',
             'sandbox_not_found',
             'invalid_state_transition',
           ),
@@ -437,6 +439,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           response: answersToWrite(
             SandboxResponse,
             'quota_exceeded',
+            'budget_exceeded',
             'sandbox_not_found',
             'invalid_state_transition',
           ),

@@ -19,7 +19,7 @@ export type SandboxStatusReason = Static<typeof SandboxStatusReason>;
 export const StopReason = Words(
   [
     ...(['requested', 'idle', 'max_duration', 'quota', 'command', 'oom', 'disk_full', 'engine'] as const),
-    ...(['lost', 'start_failed', 'secret_violation', 'paused'] as const),
+    ...(['lost', 'start_failed', 'secret_violation', 'paused', 'budget'] as const),
   ],
   {
     title: 'SandboxStopReason',

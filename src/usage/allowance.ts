@@ -29,6 +29,8 @@ interface Share {
 export class Allowance {
   private readonly shares = new Map<string, Record<Metric, Share>>();
   private readonly months = new Map<string, Quantities>();
+  /** All usage of the organization by UTC day, of the read metrics. */
+  readonly days = new Map<string, Quantities>();
 
   private constructor(private readonly book: PriceBook) {}
 
@@ -52,6 +54,7 @@ export class Allowance {
   private addMonth(start: Instant, days: ReadonlyMap<string, Quantities>): void {
     let before = sumOf([]);
     for (const [day, used] of days) {
+      this.days.set(day, used);
       const after = sumOf([before, used]);
       const shareOf = (metric: Metric) => this.shareOf(metric, used[metric], after[metric]);
       this.shares.set(

@@ -37,14 +37,34 @@ function computeCtes(c: Conditions, orgId: string, part: WindowPart): string {
        ${stored})`;
 }
 
-/**
- * Compute by UTC day, from the daily totals. The cost depends on the number of days and open runs, not on closed runs.
- */
+/** The use of sandboxes on one UTC day. `micros`: the sum of the times of runs. */
+export interface UsedDay {
+  day: string;
+  micros: bigint;
+  used: Compute;
+}
+
+export type UsedDayRow = ComputeRow & { day: string; micros: string };
+
+export function usedDayOf({ day, micros, ...sums }: UsedDayRow): UsedDay {
+  return { day, micros: BigInt(micros), used: computeOf(sums) };
+}
+
+/** Compute by UTC day. */
 export async function computeDays(
   sql: Sql,
   orgId: string,
   window: Window,
 ): Promise<{ day: string; used: Compute }[]> {
+  const days = await usedDays(sql, orgId, window);
+  return days.map(({ day, used }) => ({ day, used }));
+}
+
+/**
+ * Compute and times by UTC day, from the daily totals. The cost depends on the number of days and open runs, not on
+ * closed runs.
+ */
+export async function usedDays(sql: Sql, orgId: string, window: Window): Promise<UsedDay[]> {
   const [part] = splitWindow(window, LONGEST_WINDOW_DAYS);
   if (!part) return [];
   const c = new Conditions();
@@ -65,14 +85,15 @@ export async function computeDays(
       : []),
     ...(today ? [closedAfterNow(c, orgId, today)] : []),
   ];
-  const { rows } = await sql.query<ComputeRow & { day: string }>(
+  const { rows } = await sql.query<UsedDayRow>(
     `with periods as (${periods}),
      parts (day, micros, vcpu, memory, disk) as (
        ${parts.join('\n union all ')})
-     select p.day::text, ${SUMS} from parts p group by p.day having sum(p.micros) > 0 order by p.day`,
+     select p.day::text, sum(p.micros)::text as micros, ${SUMS}
+     from parts p group by p.day having sum(p.micros) > 0 order by p.day`,
     c.values,
   );
-  return rows.map((row) => ({ day: row.day, used: computeOf(row) }));
+  return rows.map(usedDayOf);
 }
 
 /** The range from midnight until now, if the window has all of it. */

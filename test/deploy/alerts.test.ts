@@ -8,6 +8,7 @@ import { recordVerifications } from '../../src/audit/verify/verification-queries
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { Certificate } from '../../src/http/tls/certificate.js';
 import { openMetrics } from '../../src/metrics/open-metrics.js';
+import { makeBudget } from '../support/budgets.js';
 import { Authority, pairFiles } from '../support/certificates.js';
 import { until } from '../support/polling.js';
 import { smallRequest } from '../support/sandbox-requests.js';
@@ -186,6 +187,8 @@ async function scrapeAll(): Promise<string> {
   );
   await client.get('/v1/sandboxes/by-name/one/metrics');
   await service.ctx.pool.query('update quotas set max_sandboxes = 2');
+  await makeBudget(client);
+  await service.ctx.pool.query('update budgets set used_ratio = 0.5');
   await recordVerifications(service.ctx.pool, [{ orgId: client.org.id, entries: 1, fault: null }]);
   metrics.meters.loopFailed('seal');
   metrics.meters.telemetryExported('spans', 'failed', 1);

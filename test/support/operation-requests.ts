@@ -2,6 +2,7 @@ import { operator } from '../../src/audit/events/actor.js';
 import { newId } from '../../src/lib/uuid.js';
 import { addMember } from '../../src/members/add.js';
 import { EMPTY_CONFIG } from '../../src/spec/template-config.js';
+import { makeBudget } from './budgets.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
 import type { TestService } from './service.js';
@@ -29,6 +30,7 @@ const NO_INVITATION: Classified['absent'] = ['invitation_not_found', 'there is n
 const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
 /** An open session in the sandbox of each fixture. No process serves it. */
 const SESSION_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d77';
+const NO_BUDGET: Classified['absent'] = ['budget_not_found', 'there is no such budget'];
 const UNKNOWN_ID = '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55';
 const NO_POOL: Classified['absent'] = ['pool_not_found', 'there is no such pool'];
 const NO_SNAPSHOT: Classified['absent'] = ['snapshot_not_found', 'there is no such snapshot'];
@@ -276,6 +278,14 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     path: `${credentialPath(victim)}/test`,
     body: {},
   }),
+  list_budgets: () => ({ path: '/v1/budgets' }),
+  create_budget: () => ({
+    path: '/v1/budgets',
+    body: { name: 'intruder', scope: { type: 'organization' }, measure: 'vcpu_hours', limit: '1000000' },
+  }),
+  get_budget: (victim) => ({ path: budgetPath(victim), absent: NO_BUDGET }),
+  update_budget: (victim) => ({ path: budgetPath(victim), body: { limit: '1' }, absent: NO_BUDGET }),
+  delete_budget: (victim) => ({ path: budgetPath(victim), absent: NO_BUDGET }),
   list_webhooks: () => ({ path: '/v1/webhooks' }),
   create_webhook: () => ({ path: '/v1/webhooks', body: { url: 'https://example.com/intruder' } }),
   get_webhook: ({ webhook }) => ({ path: `/v1/webhooks/${webhook.id}` }),
@@ -318,6 +328,7 @@ export interface Fixture {
   /** Undefined: the fixture is of a release without them. */
   member?: { id: string };
   invitation?: { id: string };
+  budget?: { id: string };
   /** The webhook is disabled, so nothing changes by itself. */
   webhook: { id: string; delivery: string };
 }
@@ -328,6 +339,10 @@ function credentialPath({ credential }: Fixture): string {
 
 function templatePath({ template }: Fixture): string {
   return `/v1/templates/${template?.id ?? UNKNOWN_ID}`;
+}
+
+function budgetPath({ budget }: Fixture): string {
+  return `/v1/budgets/${budget?.id ?? UNKNOWN_ID}`;
 }
 
 function snapshotOf({ snapshot: made }: Fixture): { id: string; name: string } {
@@ -380,6 +395,7 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
   const member = await addMember(service.ctx.pool, client.org.id, person, operator('victim'));
   const invited = { email: 'victim-to-be@example.com', role: 'developer' };
   const invitation = await succeed(client.post('/v1/invitations', invited));
+  const budget = await makeBudget(client, { name: 'victim' });
   const made = { id: newId(), name: 'victim' };
   await service.ctx.pool.query(
     `insert into snapshots (org_id, id, name, labels, status, replaces, record_integrity, sandbox_id, sandbox_name, image,
@@ -425,6 +441,7 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     credential,
     member: { id: member.id },
     invitation,
+    budget,
     key: { id: client.keyId },
     webhook: { id, delivery },
   };
@@ -467,12 +484,13 @@ const TABLES = [
   'template_logs',
   'template_layers',
   'pauses',
+  'budgets',
 ];
 
 const DIGESTS = TABLES.map(
   (table) => `
     select '${table}' as name, count(*)::int as rows, md5(string_agg(row, ',' order by row)) as digest
-    from (select (to_jsonb(t) - 'seen_at')::text as row from ${table} t where org_id = $1) as ${table}_rows`,
+    from (select (to_jsonb(t) - '{seen_at,next_check_at,checked_until,used_ratio}'::text[])::text as row from ${table} t where org_id = $1) as ${table}_rows`,
 ).join(' union all ');
 
 /** The number and a digest of the rows of an organization, by table: a thousand tests compare them. */

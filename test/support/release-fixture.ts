@@ -43,6 +43,7 @@ export function copyDataDirectory(version: string, to: string): void {
 const BY_HAND: Record<string, string> = {
   api_key_replaced_secrets: `insert into api_key_replaced_secrets
     select org_id, id, 'replaced0000', sha256('replaced'), '2030-01-01Z' from api_keys where org_id = $1 limit 1`,
+  budget_notices: `insert into budget_notices select org_id, id, '2026-11-01', 50 from budgets where org_id = $1 limit 1`,
   console_sessions: `insert into console_sessions
     select org_id, sha256('session'), gen_random_uuid(), id, 'prefix000000', now(), '2030-01-01Z' from api_keys where org_id = $1 limit 1`,
   // A false signature, so it is another organization's, whose log nobody verifies.
@@ -88,7 +89,7 @@ export async function writeRelease(version: string, service: TestService): Promi
   const answers: Record<string, unknown> = {};
   const day = new Date();
   const window = `since=${day.toISOString().slice(0, 10)}&until=${new Date(+day + 86_400_000).toISOString().slice(0, 10)}`;
-  const { sandbox, preview, volume, credential, webhook, event } = resources;
+  const { sandbox, preview, volume, credential, budget, webhook, event } = resources;
   for (const path of [
     `sandboxes/${sandbox.id}`,
     `volumes/${volume.id}`,
@@ -118,6 +119,7 @@ export async function writeRelease(version: string, service: TestService): Promi
       event: { id: event.id },
       key: resources.key,
       ...(credential ? { credential: { id: credential.id } } : {}),
+      ...(budget ? { budget: { id: budget.id } } : {}),
       webhook,
     },
   };

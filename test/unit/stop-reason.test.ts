@@ -12,6 +12,7 @@ test.each([
     'it ran for 90 seconds, its max_duration_secs or the limit of the organization',
   ],
   ['quota_exhausted', 'quota', 'the organization has used up its hours of the month'],
+  ['budget_exhausted', 'budget', 'a budget of the organization that covers it is used up'],
   [
     'secret_violation',
     'secret_violation',

@@ -35,6 +35,36 @@ export type ApiKeyWithSecret = {
   key: string | null;
 };
 
+export type BudgetResponse = {
+  id: string;
+  org_id: string;
+  name: string;
+  scope: BudgetScope;
+  measure: 'cost' | 'vcpu_hours' | 'memory_gib_hours' | 'disk_gib_hours' | 'sandbox_hours';
+  limit: string;
+  currency: string | null;
+  thresholds: number[];
+  action: 'warn' | 'refuse_starts' | 'stop';
+  period_start: string;
+  period_end: string;
+  used: string | null;
+  forecast: string | null;
+  used_percent: number | null;
+  reached: number[];
+  state: 'ok' | 'warning' | 'exhausted' | 'unpriced';
+  created_at: string;
+  created_by: EventActor;
+  updated_at: string;
+};
+
+export type BudgetScope = BudgetScopeOrganization | BudgetScopeLabel | BudgetScopeApiKey;
+
+export type BudgetScopeApiKey = { type: 'api_key'; api_key_id: string };
+
+export type BudgetScopeLabel = { type: 'label'; key: string; value: string };
+
+export type BudgetScopeOrganization = { type: 'organization' };
+
 export type CertCacheConfig = { capacity?: number; validity_hours?: number };
 
 export type CloudDiskImageFormat = 'qcow2' | 'raw' | 'vmdk';
@@ -229,6 +259,15 @@ export type CreateApiKeyRequest = {
   labels?: Record<string, string>;
   cidrs?: string[];
   expires_at?: string | null;
+};
+
+export type CreateBudgetRequest = {
+  name: string;
+  scope: BudgetScope;
+  measure: 'cost' | 'vcpu_hours' | 'memory_gib_hours' | 'disk_gib_hours' | 'sandbox_hours';
+  limit: string;
+  thresholds?: number[];
+  action?: 'warn' | 'refuse_starts' | 'stop';
 };
 
 export type CreateInvitationRequest = {
@@ -550,6 +589,12 @@ export type OrgWithRole = {
 
 export type PaginatedApiKeyResponse = {
   data: ApiKeyResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
+export type PaginatedBudgetResponse = {
+  data: BudgetResponse[];
   has_more: boolean;
   next_cursor?: string | null;
 };
@@ -1070,7 +1115,8 @@ export type SandboxStopReason =
   | 'lost'
   | 'start_failed'
   | 'secret_violation'
-  | 'paused';
+  | 'paused'
+  | 'budget';
 
 export type SandboxSummary = {
   created: number;
@@ -1292,6 +1338,13 @@ export type UnlabelledDailyUsage = {
   mem_mib_seconds: number;
   disk_mib_seconds: number;
   cost: string | null;
+};
+
+export type UpdateBudgetRequest = {
+  name?: string;
+  limit?: string;
+  thresholds?: number[];
+  action?: 'warn' | 'refuse_starts' | 'stop';
 };
 
 export type UpdateMemberRequest = { role?: OrgRole; labels?: Record<string, string> };
@@ -2425,6 +2478,36 @@ export interface Operations {
   };
   'DELETE /v1/invitations/{invitation_id}': {
     path: { invitation_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
+  };
+  'GET /v1/budgets': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedBudgetResponse;
+  };
+  'POST /v1/budgets': {
+    path: {};
+    query: {};
+    body: CreateBudgetRequest;
+    answer: BudgetResponse;
+  };
+  'GET /v1/budgets/{budget_id}': {
+    path: { budget_id: string };
+    query: {};
+    body: undefined;
+    answer: BudgetResponse;
+  };
+  'PATCH /v1/budgets/{budget_id}': {
+    path: { budget_id: string };
+    query: {};
+    body: UpdateBudgetRequest;
+    answer: BudgetResponse;
+  };
+  'DELETE /v1/budgets/{budget_id}': {
+    path: { budget_id: string };
     query: {};
     body: undefined;
     answer: MessageResponse;

@@ -18,6 +18,7 @@ const REASON: Record<SandboxStopReason, true> = {
   paused: true,
   max_duration: true,
   quota: true,
+  budget: true,
   command: true,
   oom: true,
   disk_full: true,

@@ -7,6 +7,7 @@ export function operator(command: string): EventActor {
 
 export const RECONCILER: EventActor = { kind: 'system', code: 'reconciler', label: 'Sandkeep reconciler' };
 export const QUOTAS: EventActor = { kind: 'system', code: 'quotas', label: 'Sandkeep quotas' };
+export const BUDGETS: EventActor = { kind: 'system', code: 'budgets', label: 'Sandkeep budgets' };
 export const PLACEMENT: EventActor = { kind: 'system', code: 'placement', label: 'Sandkeep placement' };
 export const POOLS: EventActor = { kind: 'system', code: 'pools', label: 'Sandkeep pools' };
 export const PREVIEW_WAKE: EventActor = { kind: 'system', code: 'preview_wake', label: 'Sandkeep previews' };
@@ -30,4 +31,9 @@ export function actorId(actor: EventActor): string {
     case 'ssh_key':
       return actor.key_id;
   }
+}
+
+/** Null: the actor is no API key. */
+export function keyIdOf(actor: EventActor): string | null {
+  return actor.kind === 'api_key' ? actor.api_key_id : null;
 }

@@ -1,6 +1,7 @@
 import { Type, type Static } from 'typebox';
 import { DateTime, Nullable, StringMap, Uuid, Words } from '../../http/schema.js';
 import { STATUSES } from '../../spec/statuses.js';
+import { BUDGET_EVENTS } from './budget-events.js';
 import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
 import { FORK_EVENTS } from './fork-events.js';
 import { PAUSE_EVENTS } from './pause-events.js';
@@ -94,6 +95,7 @@ export const CATALOGUE = {
     'A service started with another price book than the previous one, or without one (null). The hash is the SHA-256 of its canonical JSON.',
     { sha256: Nullable(text), previous_sha256: Nullable(text), currency: Nullable(text) },
   ),
+  ...BUDGET_EVENTS,
   ...MEMBER_EVENTS,
 
   api_key_created: event('api_key', ANYONE, 'An API key was created.', {

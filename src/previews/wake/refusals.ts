@@ -53,6 +53,7 @@ export function endedReason(reason: StopReason | null): AsleepReason {
     case 'paused':
       return 'stopped';
     case 'quota':
+    case 'budget':
     case 'disk_full':
       return 'quota';
     case 'secret_violation':

@@ -112,7 +112,7 @@ async function insert(
   const limits = await reserve(ctx, tx, caller, {
     sandbox: true,
     ports: request.network?.ports?.length ?? 0,
-    ...(start ? { start: { ephemeral, at } } : {}),
+    ...(start ? { start: { ephemeral, at, labels: request.labels ?? {} } } : {}),
   });
   const ports = await takePorts(ctx.settings, tx, caller, request);
   const resolved = withPorts(withDisk(request, limits, ctx.runtime), ports);

@@ -1,3 +1,4 @@
+import { keyIdOf } from '../../audit/events/actor.js';
 import { recordEvent, type NewEvent } from '../../audit/events/record.js';
 import type { EventTarget } from '../../db/write-batch.js';
 import type { Instant } from '../../lib/instant.js';
@@ -45,7 +46,14 @@ export function admittedRun(
       run_id: runId,
       next_run: null,
     },
-    run: { org_id: orgId, id: runId, sandbox_id: id, ...needs, resumes },
+    run: {
+      ...needs,
+      org_id: orgId,
+      id: runId,
+      sandbox_id: id,
+      resumes,
+      started_by_key: keyIdOf(actor),
+    },
     event: {
       orgId,
       type: 'sandbox_start_requested',

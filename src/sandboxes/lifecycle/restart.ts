@@ -41,7 +41,12 @@ export async function restartSandbox(
     const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
     const at = ctx.now();
     const limits = await reserve(ctx, tx, caller, {
-      start: { ephemeral: sandbox.ephemeral, at, isCounted: outcome === 'stopping' },
+      start: {
+        ephemeral: sandbox.ephemeral,
+        at,
+        labels: sandbox.spec?.labels ?? {},
+        isCounted: outcome === 'stopping',
+      },
     });
     checkSize(limits, runSpec);
     const next = nextRunOf(runSpec, limits, actor);
@@ -72,7 +77,9 @@ export async function queueRun(
   const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
   const { org_id: orgId, id, name, run_id, status } = sandbox;
   const at = ctx.now();
-  const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+  const limits = await reserve(ctx, tx, caller, {
+    start: { ephemeral: sandbox.ephemeral, at, labels: sandbox.spec?.labels ?? {} },
+  });
   checkSize(limits, runSpec);
   const next: NextRun = {
     ...nextRunOf(runSpec, limits, caller.actor),

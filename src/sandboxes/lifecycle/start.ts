@@ -60,7 +60,9 @@ export async function admitStart(
   const { orgId, actor } = caller;
   const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
   const at = ctx.now();
-  const limits = await reserve(ctx, tx, caller, { start: { ephemeral: sandbox.ephemeral, at } });
+  const limits = await reserve(ctx, tx, caller, {
+    start: { ephemeral: sandbox.ephemeral, at, labels: sandbox.spec?.labels ?? {} },
+  });
   checkSize(limits, runSpec);
   const next = { ...nextRunOf(runSpec, limits, actor, wantedUntil), ...(cause && { cause }) };
   const admitted = await beginRun(batch, sandbox, next, at);

@@ -43,6 +43,8 @@ function causeOf(run: EndedRun, reason: string): [StopReason, string] {
       ];
     case 'quota_exhausted':
       return ['quota', 'the organization has used up its hours of the month'];
+    case 'budget_exhausted':
+      return ['budget', 'a budget of the organization that covers it is used up'];
     case 'disk_full':
       return ['disk_full', 'a disk was full up to its reserve, and this sandbox had grown most'];
     case 'secret_violation':

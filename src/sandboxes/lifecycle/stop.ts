@@ -42,6 +42,7 @@ export type StopReason =
   | 'max_duration_exceeded'
   | 'idle_timeout'
   | 'quota_exhausted'
+  | 'budget_exhausted'
   | 'disk_full'
   | 'secret_violation';
 

@@ -196,7 +196,10 @@ export async function removeMembers(
 async function addMember(ctx: Context, tx: EventSql, pool: PoolRow, at: Instant): Promise<void> {
   const { org_id: orgId, id: poolId } = pool;
   const caller: Caller = { orgId, actor: POOLS, access: FULL_ACCESS };
-  const limits = await reserve(ctx, tx, caller, { sandbox: true, start: { ephemeral: false, at } });
+  const limits = await reserve(ctx, tx, caller, {
+    sandbox: true,
+    start: { ephemeral: false, at, labels: {} },
+  });
   const { runSpec, spec } = memberSpec(pool, limits, ctx.runtime);
   const id = newId();
   const created = {

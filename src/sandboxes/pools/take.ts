@@ -1,4 +1,5 @@
 import type { Caller } from '../../access/caller.js';
+import { keyIdOf } from '../../audit/events/actor.js';
 import { recordEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
 import type { LatePart } from '../../engine/runtime.js';
@@ -93,7 +94,7 @@ export async function takeReady(
   const at = ctx.now();
   const ephemeral = lifecycle?.ephemeral ?? false;
   // It is counted already, as the kind of sandbox that it was.
-  const start = { ephemeral, at, isCounted: ephemeral === member.ephemeral };
+  const start = { ephemeral, at, labels: spec.labels, isCounted: ephemeral === member.ephemeral };
   const limits = await reserve(ctx, tx, caller, { start });
   checkSize(limits, runSpec);
   const { command, max_duration_secs } = nextRunOf(runSpec, limits, actor);
@@ -123,11 +124,13 @@ export async function takeReady(
     id,
     SPEC_FORMAT,
   ]);
-  await takeOverRun(batch, orgId, run_id, {
+  const terms = {
     max_duration_secs: fromNow(max_duration_secs, started_at, at),
     idle_timeout_secs: runSpec.idleTimeoutSecs,
     command: command ?? null,
-  });
+    started_by_key: keyIdOf(actor),
+  };
+  await takeOverRun(batch, orgId, run_id, terms, at);
   await recordEvent(batch, {
     orgId,
     type: 'sandbox_created',

@@ -141,7 +141,7 @@ async function admit(
     times: count,
     snapshot: true,
     ports: count * ports.length,
-    ...(start ? { start: { ephemeral: source.ephemeral, at } } : {}),
+    ...(start ? { start: { ephemeral: source.ephemeral, at, labels } } : {}),
   });
   checkSize(limits, runSpec);
   await refuseUnfinished(tx, orgId, 'fork');

@@ -28,6 +28,7 @@ const fork = {
     'invalid_sandbox_config',
     'label_not_allowed',
     'quota_exceeded',
+    'budget_exceeded',
     'sandbox_not_found',
     'volume_not_found',
     'name_already_exists',

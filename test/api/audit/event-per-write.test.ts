@@ -55,6 +55,7 @@ const webhook = (suffix = '') => `/v1/webhooks/${made['webhook']}${suffix}`;
 const key = (suffix = '') => `/v1/keys/${made['key']}${suffix}`;
 const snapshot = (suffix = '') => `/v1/snapshots/${made['snapshot']}${suffix}`;
 const credential = (id = '', suffix = '') => `/v1/registry-credentials${id === '' ? '' : '/'}${id}${suffix}`;
+const budget = (id = '') => `/v1/budgets${id === '' ? '' : '/'}${id}`;
 const settle = (status: string) => untilStatus(client, made['sandbox']!, status);
 
 const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
@@ -256,6 +257,15 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
     'snapshot_imported',
     () => client.request('POST', '/v1/snapshots/import', { query: { name: 'imported' }, body: TEXT_ARCHIVE }),
   ],
+  create_budget: [
+    'budget_created',
+    () => {
+      const hours = { name: 'hours', scope: { type: 'organization' }, measure: 'vcpu_hours', limit: '1000' };
+      return keep('budget', client.post(budget(), hours));
+    },
+  ],
+  update_budget: ['budget_updated', () => client.patch(budget(made['budget']), { limit: '2000' })],
+  delete_budget: ['budget_deleted', () => client.delete(budget(made['budget']))],
   create_registry_credential: [
     'registry_credential_created',
     () => {

@@ -160,6 +160,7 @@ describe('query parameters', () => {
       event: thing,
       key: thing,
       credential: thing,
+      budget: thing,
       webhook: thing,
     };
     for (const { method, path, operation } of operations) {

@@ -337,6 +337,7 @@ function operationsBefore({ path, operation: { operationId } }: (typeof document
   if (path.startsWith('/v1/keys/{id}')) return ['create_key'];
   if (path === '/v1/pools/{name}' && operationId !== 'put_pool') return ['put_pool'];
   if (path.startsWith('/v1/registry-credentials/')) return ['create_registry_credential'];
+  if (path.startsWith('/v1/budgets/')) return ['create_budget'];
   if (path.startsWith('/v1/webhooks/')) return ['create_webhook'];
   if (path.startsWith('/v1/invitations/')) return ['create_invitation'];
   return ['/v1/sandboxes/', '/v1/billing'].some((start) => path.startsWith(start)) ? ['create_sandbox'] : [];

@@ -1,0 +1,56 @@
+import { isNarrowed } from '../access/access.js';
+import type { Caller } from '../access/caller.js';
+import { keyIdOf } from '../audit/events/actor.js';
+import type { Context } from '../context.js';
+import type { Sql } from '../db/pool.js';
+import { ApiError } from '../http/errors.js';
+import { monthAfter, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
+import { decimalText } from '../prices/price.js';
+import { ratioText } from './amount.js';
+import { covers, type Budget } from './budget.js';
+import { measureBudget, type Measured } from './measure.js';
+import { isExhausted } from './present.js';
+import { getEnforced } from './queries.js';
+
+/**
+ * Refuses a start at `at` that a budget covers whose use until `at` reaches its limit. `tx`: the transaction that
+ * starts. It needs no lock, because a start uses nothing yet: beyond a limit, only runs add that were admitted before
+ * the use reached it.
+ */
+export async function refuseOverBudget(
+  { settings: { priceBook: book } }: Pick<Context, 'settings'>,
+  tx: Sql,
+  caller: Caller,
+  { at, labels }: { at: Instant; labels: Readonly<Record<string, string>> },
+): Promise<void> {
+  const started = { labels, keyId: keyIdOf(caller.actor) };
+  for (const budget of await getEnforced(tx, caller.orgId)) {
+    if (!covers(budget, started)) continue;
+    const measured = await measureBudget(tx, budget, { month: at, at, book });
+    if (measured && isExhausted(budget, measured)) refuse(caller, budget, measured, at);
+  }
+}
+
+/** A key that is narrowed to labels must not learn the totals of others. */
+function refuse({ access }: Caller, budget: Budget, { used }: Measured, at: Instant): never {
+  const renews_at = shortInstant(monthAfter(startOfMonth(at)));
+  const until = `nothing that it covers can be started until ${renews_at}`;
+  if (isNarrowed(access)) {
+    throw new ApiError('budget_exceeded', `a budget of the organization is used up: ${until}`, {
+      budget_id: budget.id,
+      name: null,
+      limit: null,
+      used: null,
+      unit: null,
+      renews_at,
+    });
+  }
+  const unit = budget.currency ?? budget.measure;
+  const limit = decimalText(budget.limit);
+  const amount = ratioText(used);
+  throw new ApiError(
+    'budget_exceeded',
+    `the budget "${budget.name}" is used up (${amount} of ${limit} ${unit}): ${until}, unless its limit is raised`,
+    { budget_id: budget.id, name: budget.name, limit, used: amount, unit, renews_at },
+  );
+}
