@@ -109,7 +109,7 @@ describeMicrovm('the microvm runtime', () => {
     // The file of a pause: the memory and the state of devices. A disk of 64 MiB with its tables needs less.
     const limits = readFileSync(`/proc/${record.monitor!.pid}/limits`, 'utf8');
     expect(limits).toMatch(
-      new RegExp(`^Max file size +${(256 + 64) * 1024 * 1024} +${132 * 1024 * 1024} `, 'm'),
+      new RegExp(`^Max file size +${(256 + 64) * 1024 * 1024} +${(256 + 64) * 1024 * 1024} `, 'm'),
     );
     expect(readFileSync(`/proc/${record.monitor!.pid}/cgroup`, 'utf8')).toContain(id);
     // The values of secrets are in the memory of the machine alone.
