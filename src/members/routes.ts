@@ -82,7 +82,7 @@ export function memberRoutes(app: App): void {
         description:
           'Only an owner removes owners, and the last owner stays. Keys that the member created stay, too.',
         params: memberParams,
-        response: answers(MessageResponse, 'owner_required', 'member_not_found', 'last_owner'),
+        response: answersToBody(MessageResponse, 'owner_required', 'member_not_found', 'last_owner'),
       },
     },
     (request) => {
@@ -159,7 +159,7 @@ function invitationRoutes(app: App): void {
         summary: 'Revoke an invitation',
         description: 'Ends the link of the invitation at once.',
         params: invitationParams,
-        response: answers(MessageResponse, 'invitation_not_found'),
+        response: answersToBody(MessageResponse, 'invitation_not_found'),
       },
     },
     async (request) => {

@@ -153,6 +153,18 @@ describe('openapi.json', () => {
     }
   });
 
+  test('has the refusals of a body for every operation that reads one', () => {
+    /** Their body is data of any type. */
+    const data = [/^write_(sandbox|volume)_file/, /^import_snapshot$/];
+    const missing = documented
+      .filter(
+        ({ method, operation }) => method !== 'GET' && !data.some((id) => id.test(operation.operationId)),
+      )
+      .filter(({ operation: { responses } }) => !('413' in responses && '415' in responses))
+      .map(({ operation }) => operation.operationId);
+    expect(missing).toEqual([]);
+  });
+
   test('has an example of every body, answer and required parameter', () => {
     const missing = documented.flatMap(({ method, path, operation }) => {
       const place = `${method} ${path}`;
