@@ -19,6 +19,7 @@ const ACTORS: Record<EventActor['kind'], EventActor> = {
 
 interface Schema {
   type?: string;
+  const?: unknown;
   format?: string;
   enum?: unknown[];
   anyOf?: Schema[];
@@ -27,7 +28,9 @@ interface Schema {
 }
 
 /** A value of a payload's schema. `variant`: which of the alternatives. */
-function sample({ type, format, enum: words, anyOf, items, properties }: Schema, variant: number): unknown {
+function sample(schema: Schema, variant: number): unknown {
+  const { type, format, enum: words, anyOf, items, properties } = schema;
+  if ('const' in schema) return schema.const;
   if (anyOf) return sample(anyOf[variant % anyOf.length]!, variant);
   if (words) return words[variant % words.length];
   switch (type) {
