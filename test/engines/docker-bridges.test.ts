@@ -134,7 +134,7 @@ describeDocker('the bridges of an installation', () => {
       } finally {
         await network.remove();
       }
-    }, 60_000);
+    });
 
     test('are used after a crash that came behind their creation, and share the gateway', async () => {
       await end(service, client);

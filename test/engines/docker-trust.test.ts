@@ -49,7 +49,7 @@ describeDocker('the authorities that a sandbox trusts', () => {
     await runtime.close();
     for (const name of [FEDORA, ALPINE]) await docker.getImage(name).remove({ force: true });
     rmSync(directory, { recursive: true });
-  }, 60_000);
+  });
 
   function makeStores(): void {
     const root = mkdtempSync(join(directory, 'image-'));
@@ -191,7 +191,7 @@ describeDocker('the authorities that a sandbox trusts', () => {
     expect(
       await sh(run, 'update-ca-certificates --fresh >/dev/null; env -i curl -sS https://localhost:8443/'),
     ).toMatch('<HTML>');
-  }, 60_000);
+  });
 
   test('are in a bundle of the service where the image has none, with the public ones', async () => {
     const run = await start({});

@@ -17,7 +17,7 @@ describeDocker('the use of a container', () => {
     makeImage();
     service = await startWith({});
     client = await service.newOrg();
-  }, 60_000);
+  });
   afterAll(() => end(service, client), 90_000);
 
   test('is its processor time, memory, disk, network and processes, as its kernel counts them', async () => {

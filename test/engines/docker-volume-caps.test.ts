@@ -86,7 +86,7 @@ describeDocker('volumes with a cap in containers', () => {
     );
     expect(codeOf(await files.put('more', Buffer.alloc(1024 ** 2)))).toEqual([200, undefined]);
     expect(await sh(id, 'busybox stat -c %s /data/more')).toBe(`${1024 ** 2}\n`);
-    const kib = await service.ctx.volumes.measure(client.org.id, volume.id, AbortSignal.timeout(5_000));
+    const kib = await service.ctx.volumes.measure(client.org.id, volume.id, AbortSignal.timeout(60_000));
     expect(kib).toBeGreaterThan(1024);
     expect(kib).toBeLessThan(2048);
 
@@ -109,7 +109,7 @@ describeDocker('volumes with a cap in containers', () => {
       ({ body }) => body.data.length === 0,
     );
     expect((await client.delete(`/v1/volumes/${volume.id}`)).status).toBe(200);
-    await purgeDueVolumes(service.ctx, AbortSignal.timeout(10_000));
+    await purgeDueVolumes(service.ctx, AbortSignal.timeout(60_000));
     expect(existsSync(join(service.volumesDir, client.org.id, volume.id))).toBe(false);
     await until(attachedImages, (images) => !images.some((image) => image.includes(volume.id)));
   });
@@ -323,7 +323,7 @@ describeDocker('the disks of volumes', () => {
           const incoming = await store.openIncoming(org, volume);
           const path = `${await store.ensure(org, volume)}/${index}-${round}`;
           await incoming.close();
-          await store.measure(org, volume, AbortSignal.timeout(10_000));
+          await store.measure(org, volume, AbortSignal.timeout(60_000));
           mkdirSync(path, { recursive: true });
           const images = (await attachedImages()).filter((image) => image.startsWith(root));
           expect(images.length).toBeLessThanOrEqual(1);
