@@ -1,12 +1,10 @@
-import { execFile } from 'node:child_process';
-import { promisify } from 'node:util';
 import { table } from '../src/cli/table.js';
 import { sleep } from '../src/lib/sleep.js';
 import { median } from './median.js';
 import type { Client } from './neighbours/client.js';
+import { dockerCli } from './start/docker-cli.js';
 import { checkOutput, WORD } from './start/side.js';
 
-const run = promisify(execFile);
 const SETTLE_MS = 200;
 const POLL_MS = 20;
 
@@ -109,8 +107,7 @@ async function commitOnce(
   count: number,
   times: Times,
 ): Promise<void> {
-  const docker = async (...args: string[]) =>
-    (await run('docker', ['-H', `unix://${socket}`, ...args])).stdout;
+  const docker = dockerCli(socket);
   const names = Array.from({ length: count }, (_, index) => `sandkeep-bench-fork-${index}`);
   const limits = ['--init', '--memory', '256m', '--cpus', '1', '--pull', 'never'];
   const begun = performance.now();

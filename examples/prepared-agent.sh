@@ -1,6 +1,7 @@
 #!/bin/sh
 # Prepares the repository of an agent once as a template, and starts sandboxes from it.
-# Needs: a running service, SANDKEEP_URL, SANDKEEP_API_KEY, an image (default: python:3.12-slim), curl.
+# Needs: a running service on Docker, SANDKEEP_URL, SANDKEEP_API_KEY, curl, and the command sandkeep.
+# Arguments: an image (default: python:3.12-slim), the number of sandboxes (default: 3).
 set -eu
 
 : "${SANDKEEP_URL:=http://127.0.0.1:8080}" "${SANDKEEP_API_KEY:?set the API key}"

@@ -4,12 +4,12 @@
 -- The storage that a paused sandbox keeps, from the end of its run. Usage reports read it.
 create table pauses (
   org_id uuid not null,
-  -- Whose memory it is.
+  -- The run that was paused.
   run_id uuid not null,
   sandbox_id uuid not null,
-  -- Of the run.
+  -- The size of the disk of the run.
   disk_mib integer not null check (disk_mib >= 0),
-  -- That the memory takes on the disk.
+  -- The size of the saved memory on the disk.
   memory_mib integer not null check (memory_mib >= 0),
   from_at timestamptz not null,
   -- Null: the memory is on the disk.

@@ -15,7 +15,7 @@ interface FormField {
 export function createFields(api: OpenApi): string {
   const { schemas } = api.components;
   const request = schemas['CreateSandboxRequest']!;
-  // The form has `image`, in place of which clients may send the other three.
+  // Clients may replace `image` by one of the other three. The form has `image`.
   const { source: _, reference: __, disk_snapshot_ref: ___, ...properties } = request.properties!;
   const form = { ...request, properties: { ...properties, image: schemas[OCI_IMAGE]! } };
   return JSON.stringify(fieldsOf(form, [], schemas));

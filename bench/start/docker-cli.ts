@@ -4,10 +4,14 @@ import { checkOutput, WORD, type Side } from './side.js';
 
 const run = promisify(execFile);
 
+/** The command line of an engine. A call returns the output. */
+export function dockerCli(socket: string): (...args: string[]) => Promise<string> {
+  return async (...args) => (await run('docker', ['-H', `unix://${socket}`, ...args])).stdout;
+}
+
 /** The engine's own command line: `docker run -d` and `docker exec`. */
 export function dockerSide(socket: string, image: string): Side {
-  const docker = async (...args: string[]) =>
-    (await run('docker', ['-H', `unix://${socket}`, ...args])).stdout;
+  const docker = dockerCli(socket);
   return {
     name: 'docker run and exec',
     async start(name) {

@@ -9,6 +9,7 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { kernel as testKernel } from '../../test/support/microvm/needs.js';
 import { IMAGE, importTestImage } from '../../test/support/microvm/service.js';
 import { median } from '../median.js';
+import { Client } from '../neighbours/client.js';
 import { startServer } from '../speed/processes.js';
 import { checkOutput, WORD } from './side.js';
 
@@ -39,16 +40,7 @@ export async function startMicrovm({ rounds, emulation, kernel }: MicrovmStartOp
   const fixed = ['serve', '--json', '--log-level', 'error', '--runtime', 'microvm', '--port', '0'];
   const place = ['--preview-host', 'none', '--data-dir', directory, '--default-disk-mib', '256'];
   const server = await startServer([program, ...fixed, ...place, ...machine, ...own]);
-  const call = async (method: string, path: string, body?: object) => {
-    const response = await fetch(`http://${server.host}:${server.port}/v1${path}`, {
-      method,
-      headers: { authorization: `Bearer ${server.key}`, 'content-type': 'application/json' },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    });
-    const answer = (await response.json()) as Record<string, unknown>;
-    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${JSON.stringify(answer)}`);
-    return answer;
-  };
+  const client = new Client(`http://${server.host}:${server.port}`, server.key);
   const times = new Map<Step, number[]>();
   const sizes = new Map<string, number[]>();
   const note = <Key>(map: Map<Key, number[]>, key: Key, value: number) =>
@@ -63,37 +55,43 @@ export async function startMicrovm({ rounds, emulation, kernel }: MicrovmStartOp
       };
       let id = '';
       const exec = async () => {
-        const { stdout } = await call('POST', `/sandboxes/${id}/exec`, { cmd: 'echo', args: [WORD] });
-        checkOutput(String(stdout));
+        const command = { cmd: 'echo', args: [WORD] };
+        checkOutput(
+          (await client.json<{ stdout: string }>('POST', `/v1/sandboxes/${id}/exec`, command)).stdout,
+        );
       };
       await timed('first output', async () => {
-        const made = await call('POST', '/sandboxes?start=true&wait_for=running', {
-          name: `bench-${round + 1}`,
-          image: { type: 'oci', reference: IMAGE },
-          pull_policy: 'never',
-          resources: { vcpus: 1, memory_mib: MEMORY_MIB },
-          network: { enabled: false },
-        });
-        id = String(made['id']);
-        if (made['status'] !== 'running') throw new Error(`a sandbox is ${String(made['status'])}`);
+        const made = await client.json<{ id: string; status: string }>(
+          'POST',
+          '/v1/sandboxes?start=true&wait_for=running',
+          {
+            name: `bench-${round + 1}`,
+            image: { type: 'oci', reference: IMAGE },
+            pull_policy: 'never',
+            resources: { vcpus: 1, memory_mib: MEMORY_MIB },
+            network: { enabled: false },
+          },
+        );
+        id = made.id;
+        if (made.status !== 'running') throw new Error(`a sandbox is ${made.status}`);
         await exec();
       });
       const places = placesOf(join(directory, 'microvm'), id);
       const monitor = (await readRecord(places))?.monitor;
       const rss = /^VmRSS:\s+(\d+) kB/m.exec(await readFile(`/proc/${monitor!.pid}/status`, 'utf8'))?.[1];
       const files = diskOf(places.directory);
-      await timed('pause', () => call('POST', `/sandboxes/${id}/pause?wait_for=paused`));
+      await timed('pause', () => client.json('POST', `/v1/sandboxes/${id}/pause?wait_for=paused`));
       const saved = (await readRecord(places))?.savedBytes ?? 0;
       await timed('resume, first output', async () => {
-        await call('POST', `/sandboxes/${id}/resume?wait_for=running`);
+        await client.json('POST', `/v1/sandboxes/${id}/resume?wait_for=running`);
         await exec();
       });
-      await timed('stop', () => call('POST', `/sandboxes/${id}/stop?wait_for=stopped`));
+      await timed('stop', () => client.json('POST', `/v1/sandboxes/${id}/stop?wait_for=stopped`));
       await timed('start again', async () => {
-        await call('POST', `/sandboxes/${id}/start?wait_for=running`);
+        await client.json('POST', `/v1/sandboxes/${id}/start?wait_for=running`);
         await exec();
       });
-      await timed('delete', () => call('DELETE', `/sandboxes/${id}`));
+      await timed('delete', () => client.json('DELETE', `/v1/sandboxes/${id}`));
       if (round < 0) continue;
       note(sizes, 'memory of the monitor, with the used memory of the sandbox', Number(rss) / 1024);
       note(sizes, 'files of a second sandbox of the image', files / MIB);

@@ -74,6 +74,5 @@ function valuesOf(claim: unknown): string[] {
 }
 
 function hasControls(text: string): boolean {
-  // eslint-disable-next-line no-control-regex
   return /[\0-\x1f\x7f]/.test(text) || !text.isWellFormed();
 }

@@ -74,7 +74,6 @@ export class PreviewListener {
       keepAliveInitialDelay: PROBE_AFTER_MS,
     });
     this.server.maxHeadersCount = 0;
-    // oxlint-disable-next-line no-deprecated -- the server of plain HTTP/2 gets connections that are encrypted already
     this.http2 = createHttp2Server({
       maxHeaderListPairs: MAX_HEADERS + 4,
       maxSendHeaderBlockLength: 2 * MAX_HEAD_BYTES,

@@ -15,9 +15,7 @@ import { acceptByteLists } from '../spec/file-patches.js';
 import { acceptFlatSource } from '../spec/flat-source.js';
 import { listSandboxes } from './reads/list.js';
 import type { SandboxKey } from './queries.js';
-import { pauseSandbox } from './lifecycle/pause.js';
-import { restartSandbox } from './lifecycle/restart.js';
-import { resumeSandbox } from './lifecycle/resume.js';
+import { runRoutes, waitFor } from './run-routes.js';
 import { SandboxLookups, showSandbox } from './reads/show.js';
 import { summarizeSandboxes } from './reads/summary.js';
 import { SandboxSummary } from './reads/summary-schema.js';
@@ -29,55 +27,12 @@ import { UpdateSandboxRequest } from '../spec/update-schema.js';
 import { SandboxStatus, StopReason } from '../spec/statuses.js';
 import { showToSdk } from '../spec/sdk-form.js';
 import { CREATE_BODY_LIMIT } from '../spec/size-limits.js';
-import { startSandbox } from './lifecycle/start.js';
-import { stopSandbox } from './lifecycle/stop.js';
 import { updateSandbox } from './lifecycle/update.js';
 import { Waiters } from './lifecycle/wait.js';
 
 const tags = ['sandboxes'];
 const byId = Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') });
 const byName = Type.Object({ name: Type.String({ description: 'The name of the sandbox.' }) });
-
-const waitTimeout = {
-  wait_timeout: Type.Optional(
-    Type.Integer({
-      format: 'int64',
-      minimum: 0,
-      description:
-        'The longest hold in seconds, at most 120. It needs `wait_for`. After it the answer is the sandbox as it is.',
-    }),
-  ),
-};
-
-const waitQuery = {
-  wait_for: Type.Optional(
-    Words(['running'], {
-      title: 'SandboxWaitFor',
-      description: 'Holds the answer until the sandbox is running or failed.',
-    }),
-  ),
-  ...waitTimeout,
-};
-
-const pauseQuery = {
-  wait_for: Type.Optional(
-    Words(['paused'], {
-      title: 'SandboxWaitForPaused',
-      description: 'Holds the answer until the sandbox is paused, or runs on because that failed.',
-    }),
-  ),
-  ...waitTimeout,
-};
-
-const stopQuery = {
-  wait_for: Type.Optional(
-    Words(['stopped'], {
-      title: 'SandboxWaitForStopped',
-      description: 'Holds the answer until the sandbox has stopped.',
-    }),
-  ),
-  ...waitTimeout,
-};
 
 export function sandboxRoutes(app: App, ctx: Shared): void {
   const waiters = new Waiters(ctx.settings);
@@ -179,7 +134,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
             start: Type.Optional(
               Type.Boolean({ default: false, description: 'Whether to start the sandbox.' }),
             ),
-            ...waitQuery,
+            ...waitFor.running,
           },
           { additionalProperties: false },
         ),
@@ -300,157 +255,6 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
         updateSandbox(contextOf(request), writerOf(request, reply), keyOf(request), request.body),
     );
 
-    app.post(
-      `${path}/start`,
-      {
-        onSend: showToSdk,
-        schema: {
-          operationId: `start${suffix}`,
-          scope: 'sandboxes:write',
-          summary: 'Start a sandbox that does not run',
-          description:
-            'Begins a new run and answers at once, unless `wait_for` is given. A sandbox that is stopping is refused. With `wait_for` its new run is admitted and begins when it has stopped.',
-          tags,
-          params,
-          querystring: Type.Object(waitQuery, { additionalProperties: false }),
-          headers: WriteHeaders,
-          response: answersToWrite(
-            SandboxResponse,
-            'quota_exceeded',
-            'budget_exceeded',
-            'sandbox_not_found',
-            'invalid_state_transition',
-          ),
-        },
-      },
-      (request, reply) => {
-        const caller = writerOf(request, reply);
-        return waiters.hold(contextOf(request), caller, request.query, reply, (wantedUntil) =>
-          startSandbox(contextOf(request), caller, keyOf(request), {
-            queue: request.query.wait_for !== undefined,
-            wantedUntil,
-          }),
-        );
-      },
-    );
-
-    app.post(
-      `${path}/stop`,
-      {
-        onSend: showToSdk,
-        schema: {
-          operationId: `stop${suffix}`,
-          scope: 'sandboxes:write',
-          summary: 'Stop a sandbox',
-          description:
-            'Asks for the end of the run and answers at once, unless `wait_for` is given. A sandbox that is stopped already is returned as it is.',
-          tags,
-          params,
-          querystring: Type.Object(stopQuery, { additionalProperties: false }),
-          headers: WriteHeaders,
-          response: answersToWrite(SandboxResponse, 'sandbox_not_found', 'invalid_state_transition'),
-        },
-      },
-      (request, reply) => {
-        const caller = writerOf(request, reply);
-        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
-          stopSandbox(contextOf(request), caller, keyOf(request)),
-        );
-      },
-    );
-
-    app.post(
-      `${path}/pause`,
-      {
-        onSend: showToSdk,
-        schema: {
-          operationId: `pause${suffix}`,
-          scope: 'sandboxes:write',
-          summary: 'Pause a sandbox: its memory goes to the disk',
-          description:
-            'An extension. Saves the memory of a running sandbox, ends the run, and answers at once unless `wait_for` is given. It is then `stopped` with `paused_at`, and its next start continues it. Only its storage is billed meanwhile. A paused sandbox is returned as it is. A runtime that cannot save memory answers 501.',
-          tags,
-          params,
-          querystring: Type.Object(pauseQuery, { additionalProperties: false }),
-          headers: WriteHeaders,
-          response: answersToWrite(
-            SandboxResponse,
-            'sandbox_not_found',
-            'invalid_state_transition',
-            'not_supported',
-          ),
-        },
-      },
-      (request, reply) => {
-        const caller = writerOf(request, reply);
-        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
-          pauseSandbox(contextOf(request), caller, keyOf(request)),
-        );
-      },
-    );
-
-    app.post(
-      `${path}/resume`,
-      {
-        onSend: showToSdk,
-        schema: {
-          operationId: `resume${suffix}`,
-          scope: 'sandboxes:write',
-          summary: 'Resume a paused sandbox',
-          description:
-            'An extension. Begins a run that continues the memory of a paused sandbox, and answers at once unless `wait_for` is given. A refusal by a quota leaves it paused. A sandbox that runs or starts is returned as it is.',
-          tags,
-          params,
-          querystring: Type.Object(waitQuery, { additionalProperties: false }),
-          headers: WriteHeaders,
-          response: answersToWrite(
-            SandboxResponse,
-            'quota_exceeded',
-            'sandbox_not_found',
-            'invalid_state_transition',
-          ),
-        },
-      },
-      (request, reply) => {
-        const caller = writerOf(request, reply);
-        return waiters.hold(contextOf(request), caller, request.query, reply, (wantedUntil) =>
-          resumeSandbox(contextOf(request), caller, keyOf(request), {
-            queue: request.query.wait_for !== undefined,
-            wantedUntil,
-          }),
-        );
-      },
-    );
-
-    app.post(
-      `${path}/restart`,
-      {
-        onSend: showToSdk,
-        schema: {
-          operationId: `restart_sandbox${byNameSuffix}`,
-          scope: 'sandboxes:write',
-          summary: 'Restart a sandbox',
-          description:
-            'Ends the run and begins a new one, and answers at once unless `wait_for` is given. A sandbox that does not run is started.',
-          tags,
-          params,
-          querystring: Type.Object(waitQuery, { additionalProperties: false }),
-          headers: WriteHeaders,
-          response: answersToWrite(
-            SandboxResponse,
-            'quota_exceeded',
-            'budget_exceeded',
-            'sandbox_not_found',
-            'invalid_state_transition',
-          ),
-        },
-      },
-      (request, reply) => {
-        const caller = writerOf(request, reply);
-        return waiters.hold(contextOf(request), caller, request.query, reply, () =>
-          restartSandbox(contextOf(request), caller, keyOf(request)),
-        );
-      },
-    );
+    runRoutes(app, waiters, { path, params, suffix, keyOf });
   }
 }

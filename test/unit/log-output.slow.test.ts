@@ -49,7 +49,6 @@ test('text for people has one line for each message, and no message controls the
   expect(stderr).toMatch(/^\[\d\d:\d\d:\d\d\] INFO: request answered \{"route":"\/v1\/\\+u001b\[2J"\}\n/);
   expect(stderr).toContain('ERROR: it failed');
   expect(stderr).toContain('\\u001b]0;title\\u0007');
-  // oxlint-disable-next-line no-control-regex -- they must be absent
   expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
 });
 

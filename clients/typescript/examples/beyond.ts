@@ -1,4 +1,4 @@
-/** What the official clients lack, with the generated client. It prints one line for each answer. */
+/** Uses the generated client for operations that the official clients lack. Prints one line for each answer. */
 import { createClient, entries, SandkeepError, type Schemas } from '@sandkeep/client';
 
 declare const process: { env: Record<string, string> };

@@ -7,7 +7,6 @@ export const NOTICE_PATH = `${RESERVED_PATH}notice`;
 export const FRAGMENT = 'sandkeep-grant';
 
 const ANY_ORIGIN = 'http://preview.invalid';
-// oxlint-disable-next-line no-control-regex -- these are the characters that URLs lose without a word
 const CONTROLS = /[\u0000-\u0020\u007f]/;
 
 /** Whether it is a path of the same origin: `//host/` and `/\host` lead to another one. */
