@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { actorOf } from '../lib/actor';
+import { actorOf, nameIn } from '../lib/actor';
 import { addressOf, call } from '../lib/api';
 import { API_URL, BASE_PATH } from '../lib/base';
 import type { EventResponse } from '../lib/api-types';
@@ -160,9 +160,4 @@ function Export({ format, filter }: { format: 'csv' | 'ndjson'; filter: object }
 function withNew(shown: readonly EventResponse[], listed: readonly EventResponse[]): EventResponse[] {
   const known = new Set(listed.map(({ id }) => id));
   return [...shown.filter(({ id }) => !known.has(id)), ...listed];
-}
-
-function nameIn(payload: unknown): string {
-  const { name } = (payload ?? {}) as { name?: unknown };
-  return typeof name === 'string' ? name : '';
 }

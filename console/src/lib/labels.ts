@@ -49,6 +49,16 @@ export function formatLabels(labels: Readonly<Record<string, unknown>>): string 
   return formatPairs(Object.entries(labels).map(([key, value]) => [key, String(value)]));
 }
 
+/** The labels of a filter, which the address has as JSON. Text that is none is shown as it is. */
+export function shownLabels(json = ''): string {
+  if (json === '') return '';
+  try {
+    return formatLabels(JSON.parse(json) as Record<string, unknown>);
+  } catch {
+    return json;
+  }
+}
+
 function quoted(text: string, special: RegExp): string {
   return special.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }

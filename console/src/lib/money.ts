@@ -1,6 +1,16 @@
+import type { UsageSummary } from './api-types';
+
 /** An amount in minor units, such as cents, in its currency. */
 export function money(minor: number, currency: string, digits: number): string {
   return majorMoney(minor / 10 ** digits, currency, digits);
+}
+
+/** An amount of a report, in minor units. Without prices a report has no currency. */
+export function amountOf(
+  { currency, minor_unit_digits }: Pick<UsageSummary, 'currency' | 'minor_unit_digits'>,
+  minor: number,
+): string {
+  return currency === null ? '–' : money(minor, currency, minor_unit_digits ?? 2);
 }
 
 /** An amount in major units, such as euros, with the sign of its currency. */

@@ -1,4 +1,5 @@
 import { signal } from '@preact/signals';
+import { covers, type Scope } from '../../../src/access/scopes';
 
 interface Organization {
   id: string;
@@ -13,7 +14,7 @@ export interface Session {
   organization: Organization;
   /** Those that the session can switch to, with this one. */
   organizations: Organization[];
-  scopes: string[];
+  scopes: Scope[];
   /** The labels that the session is limited to. Empty: none. */
   labels: Record<string, string>;
   /** Null in the session of a member. */
@@ -24,6 +25,11 @@ export interface Session {
 
 /** `undefined`: not asked yet. `null`: nobody is signed in. */
 export const session = signal<Session | null | undefined>(undefined);
+
+/** Whether the session has the scope. A page leaves out the parts that its session may not use. */
+export function may(scope: Scope): boolean {
+  return covers(session.value?.scopes ?? [], scope);
+}
 
 export const csrfToken = () => session.value?.csrf_token;
 

@@ -17,11 +17,11 @@ export interface Resource<T> {
 
 /**
  * Loads at first, when `key` changes, and on `reload`. A reload keeps what is shown until its answer is there. With
- * `keeps`, a change of the key does too: the page does not jump, and the focus stays.
+ * `keeps`, a change of the key does too: the page does not jump, and the focus stays. Without `load` nothing is loaded.
  */
 export function useResource<T>(
   key: string,
-  load: (signal: AbortSignal) => Promise<T>,
+  load: ((signal: AbortSignal) => Promise<T>) | undefined,
   { keeps = false } = {},
 ): Resource<T> {
   const [state, setState] = useState<{ key: string; data?: T; problem?: Problem }>({ key });
@@ -32,12 +32,14 @@ export function useResource<T>(
   const reload = () => setRound((value) => value + 1);
 
   useEffect(() => {
+    const load = latest.current;
+    if (load === undefined) return undefined;
     const controller = new AbortController();
     setSlow(false);
     const timer = setTimeout(() => setSlow(true), QUIET_MS);
     const read = async () => {
       try {
-        const data = await latest.current(controller.signal);
+        const data = await load(controller.signal);
         if (controller.signal.aborted) return;
         connection.value = 'up';
         setState({ key, data });

@@ -34,6 +34,8 @@ export function quotaRows(quota: QuotaUsage): readonly QuotaRow[] {
       quota.max_concurrent_ephemeral_running,
     ),
     row('Published ports', quota.published_ports, quota.max_published_ports),
+    row('Snapshots', quota.snapshots, quota.max_snapshots),
+    row('Data of snapshots', quota.snapshot_gib_used, quota.max_snapshot_gib, 'GiB'),
     row('vCPU-hours of this month', quota.vcpu_hours_used, quota.included_vcpu_hours, 'h'),
     row('Memory of this month', quota.memory_gib_hours_used, quota.included_memory_gib_hours, 'GiB h'),
     row('Disk of this month', quota.disk_gib_hours_used, quota.included_disk_gib_hours, 'GiB h'),

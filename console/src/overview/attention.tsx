@@ -1,8 +1,9 @@
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
-import { call, Problem } from '../lib/api';
+import { call } from '../lib/api';
 import type { ApiKeyResponse, QuotaUsage, SandboxResponse, SandboxSummary } from '../lib/api-types';
 import { useLive } from '../lib/live';
+import { may } from '../lib/session';
 import { useResource } from '../lib/use-resource';
 import { lastVerified } from '../lib/verified-log';
 import { quotaRows } from '../organization/quota-rows';
@@ -26,11 +27,13 @@ interface AttentionProps {
 export function Attention({ summary, quota }: AttentionProps) {
   const failed = useSandboxes('failed', summary?.failed);
   const starting = useSandboxes('starting', summary?.waiting);
-  const keys = useResource('attention:keys', (signal) =>
-    readable(call('GET /v1/keys', { query: { limit: 100 }, signal })),
+  const keys = useResource(
+    'attention:keys',
+    may('keys:read') ? (signal) => call('GET /v1/keys', { query: { limit: 100 }, signal }) : undefined,
   );
-  const webhooks = useResource('attention:webhooks', (signal) =>
-    readable(call('GET /v1/webhooks', { query: { limit: 100 }, signal })),
+  const webhooks = useResource(
+    'attention:webhooks',
+    may('org:admin') ? (signal) => call('GET /v1/webhooks', { query: { limit: 100 }, signal }) : undefined,
   );
   useLive('api_key', keys.reload, GATHER_MS);
   useLive('webhook', webhooks.reload, GATHER_MS);
@@ -63,9 +66,10 @@ export function Attention({ summary, quota }: AttentionProps) {
         </span>
       </>
     )),
-    ...logLines(),
+    ...(may('events:read') ? logLines() : []),
   ];
-  const isKnown = summary !== undefined || failed.problem !== undefined || keys.data !== undefined;
+  const isKnown = [summary, quota, keys.data].some((data) => data !== undefined);
+  if (lines.length === 0 && !isKnown) return null;
   return (
     <section class="panel part-panel" aria-labelledby="attention">
       <header>
@@ -78,7 +82,7 @@ export function Attention({ summary, quota }: AttentionProps) {
           ))}
         </ul>
       )}
-      {lines.length === 0 && isKnown && <p>Nothing: no failure, no waiting start, no quota near its end.</p>}
+      {lines.length === 0 && <p>Nothing that this session can see.</p>}
     </section>
   );
 }
@@ -86,23 +90,14 @@ export function Attention({ summary, quota }: AttentionProps) {
 /** The newest of a status, while there are any. */
 function useSandboxes(status: 'failed' | 'starting', count: number | undefined) {
   const isWanted = (count ?? 0) > 0;
-  const list = useResource(`attention:${status}:${isWanted}`, async (signal) =>
+  const list = useResource(
+    `attention:${status}:${isWanted}`,
     isWanted
-      ? readable(call('GET /v1/sandboxes', { query: { status: [status], limit: SHOWN }, signal }))
+      ? (signal) => call('GET /v1/sandboxes', { query: { status: [status], limit: SHOWN }, signal })
       : undefined,
   );
   useLive('sandbox', list.reload, GATHER_MS);
   return list;
-}
-
-/** Undefined where the key may not read: the line is then left out. */
-async function readable<T>(answer: Promise<T>): Promise<T | undefined> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (error instanceof Problem && error.status === 403) return undefined;
-    throw error;
-  }
 }
 
 function sandboxLines(

@@ -1,12 +1,11 @@
 import { Link } from 'wouter-preact';
 import { call } from '../lib/api';
 import type { UsageSummary } from '../lib/api-types';
-import { money } from '../lib/money';
+import { amountOf } from '../lib/money';
 import { useResource } from '../lib/use-resource';
 import { Facts } from '../parts/facts';
+import { hours } from '../usage/metrics';
 import { Part } from './part';
-
-const number = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 
 /** The cost of this UTC month beside that of the last. */
 export function Cost() {
@@ -24,8 +23,8 @@ export function Cost() {
           <>
             <Facts
               of={[
-                [`vCPU-hours of ${month}`, number.format(vcpuHours(current))],
-                [`vCPU-hours of ${before}`, number.format(vcpuHours(last))],
+                [`vCPU-hours of ${month}`, hours(vcpuHours(current))],
+                [`vCPU-hours of ${before}`, hours(vcpuHours(last))],
               ]}
             />
             <p>
@@ -65,10 +64,6 @@ export function Cost() {
 function monthOf(back: number): string {
   const now = new Date();
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - back)).toISOString().slice(0, 7);
-}
-
-function amountOf({ currency, minor_unit_digits }: UsageSummary, cents: number): string {
-  return currency === null ? '–' : money(cents, currency, minor_unit_digits ?? 2);
 }
 
 function changeOf(cents: number, before: number): string {

@@ -1,8 +1,6 @@
 import { Link } from 'wouter-preact';
-import { API_URL } from '../lib/base';
 import { CodeLines } from '../parts/copy';
-
-const CREATE = `curl ${API_URL}/v1/sandboxes?start=true -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"first","image":{"type":"oci","reference":"python:3.12"}}'`;
+import { FIRST_LINE } from '../sandboxes/first-line';
 
 /** For an organization without a sandbox: the next steps. */
 export function FirstSteps() {
@@ -12,14 +10,14 @@ export function FirstSteps() {
       <ol class="steps">
         <li>
           <Link href="/sandboxes?create=form">Create a sandbox</Link>: an isolated computer from an image. It
-          starts in about a second, and has a terminal, files and a log here.
+          has a terminal, files and a log here.
         </li>
         <li>
           <Link href="/keys?create=form">Create a key</Link> for your program, with the scopes that it needs.
         </li>
         <li>
           Send the same request from your program, with the key in the variable KEY:
-          <CodeLines text={CREATE} of="command" />
+          <CodeLines text={FIRST_LINE} of="command" />
         </li>
       </ol>
     </section>

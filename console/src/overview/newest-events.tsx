@@ -1,5 +1,5 @@
 import { Link } from 'wouter-preact';
-import { actorOf } from '../lib/actor';
+import { actorOf, nameIn } from '../lib/actor';
 import { call } from '../lib/api';
 import { useLive } from '../lib/live';
 import { useResource } from '../lib/use-resource';
@@ -37,9 +37,4 @@ export function NewestEvents() {
       }
     </Part>
   );
-}
-
-function nameIn(payload: unknown): string {
-  const { name } = (payload ?? {}) as { name?: unknown };
-  return typeof name === 'string' ? name : '';
 }

@@ -2,6 +2,7 @@ import { Link } from 'wouter-preact';
 import { call } from '../lib/api';
 import type { SandboxSummary } from '../lib/api-types';
 import { useLive } from '../lib/live';
+import { may, session } from '../lib/session';
 import { useResource } from '../lib/use-resource';
 import { Page } from '../parts/page';
 import { Activity } from './activity';
@@ -14,28 +15,39 @@ import { NewestEvents } from './newest-events';
 import './overview.css';
 import { Statuses } from './statuses';
 
+/** A session sees the parts that its scopes and labels open. */
 export function Overview() {
-  const summary = useResource('summary', (signal) => call('GET /v1/sandboxes/summary', { signal }));
-  const quota = useResource('quotas', (signal) => call('GET /v1/quotas', { signal }));
+  // The counts are those of the whole organization.
+  const counts = may('sandboxes:read') && Object.keys(session.value?.labels ?? {}).length === 0;
+  const summary = useResource(
+    'summary',
+    counts ? (signal) => call('GET /v1/sandboxes/summary', { signal }) : undefined,
+  );
+  const quota = useResource(
+    'quotas',
+    may('billing:read') ? (signal) => call('GET /v1/quotas', { signal }) : undefined,
+  );
   useLive('sandbox', summary.reload, GATHER_MS);
   useLive('sandbox', quota.reload, GATHER_MS);
   return (
     <Page
       title="Overview"
       actions={
-        <Link class="button primary" href="/sandboxes?create=form">
-          Create a sandbox
-        </Link>
+        may('sandboxes:write') && (
+          <Link class="button primary" href="/sandboxes?create=form">
+            Create a sandbox
+          </Link>
+        )
       }
     >
-      <Statuses summary={summary} />
-      {isEmpty(summary.data) && <FirstSteps />}
+      {counts && <Statuses summary={summary} />}
+      {isEmpty(summary.data) && may('sandboxes:write') && <FirstSteps />}
       <div class="overview">
         <Attention summary={summary.data} quota={quota.data} />
-        <Activity summary={summary} />
-        <Capacity quota={quota} summary={summary.data} />
-        <Cost />
-        <NewestEvents />
+        {counts && <Activity summary={summary} />}
+        {may('billing:read') && <Capacity quota={quota} summary={summary.data} />}
+        {may('billing:read') && <Cost />}
+        {may('events:read') && <NewestEvents />}
       </div>
     </Page>
   );

@@ -12,7 +12,7 @@ interface PartProps<T> {
   children: (data: T) => ComponentChildren;
 }
 
-/** A part of the overview. A key that may not read it is told so in a line, because the other parts remain. */
+/** A part of the overview. */
 export function Part<T>({ title, resource, more, class: given = '', children }: PartProps<T>) {
   const heading = useId();
   return (
@@ -21,13 +21,7 @@ export function Part<T>({ title, resource, more, class: given = '', children }: 
         <h2 id={heading}>{title}</h2>
         {more}
       </header>
-      {resource.problem?.status === 403 ? (
-        <p>
-          <small>The key of this session may not read this.</small>
-        </p>
-      ) : (
-        <Loaded resource={resource}>{children}</Loaded>
-      )}
+      <Loaded resource={resource}>{children}</Loaded>
     </section>
   );
 }

@@ -2,6 +2,7 @@ import { actorOf } from '../lib/actor';
 import type { JSX } from 'preact';
 import type { EventResponse, PublishedPortSpec, SandboxResponse } from '../lib/api-types';
 import { bytes } from '../lib/bytes';
+import { may } from '../lib/session';
 import { CodeLines, Copy } from '../parts/copy';
 import { Facts } from '../parts/facts';
 import { Loaded } from '../parts/loaded';
@@ -75,10 +76,12 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
         />
       </section>
       {sandbox.status === 'running' && <LiveUse sandbox={sandbox} />}
-      <section class="panel" aria-labelledby="cost">
-        <h2 id="cost">Cost so far</h2>
-        <CostShare sandboxId={sandbox.id} />
-      </section>
+      {may('billing:read') && (
+        <section class="panel" aria-labelledby="cost">
+          <h2 id="cost">Cost so far</h2>
+          <CostShare sandboxId={sandbox.id} />
+        </section>
+      )}
       <RunsOf sandbox={sandbox} />
       <Timeline sandbox={sandbox} />
       <ProgramLines sandbox={sandbox} />

@@ -1,5 +1,4 @@
 import type { SandboxStatus, SandboxStopReason } from '../lib/api-types';
-import { formatLabels } from '../lib/labels';
 import { useUrlState, type UrlState } from '../lib/url-state';
 
 const STATUS: Record<SandboxStatus, true> = {
@@ -74,13 +73,4 @@ export function searchOf(url: UrlState): string {
   const search = new URLSearchParams();
   for (const name of FILTERS) for (const value of url.all(name)) if (value !== '') search.append(name, value);
   return search.toString();
-}
-
-export function shownLabels(json: string): string {
-  if (json === '') return '';
-  try {
-    return formatLabels(JSON.parse(json) as Record<string, unknown>);
-  } catch {
-    return json;
-  }
 }

@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks';
-import { parseLabels } from '../lib/labels';
+import { parseLabels, shownLabels } from '../lib/labels';
 import { Field } from '../parts/field';
 import { Menu } from '../parts/menu';
 import { Moment } from '../parts/moment';
-import { REASONS, shownLabels, STATUSES, useFilters } from './filter';
+import { REASONS, STATUSES, useFilters } from './filter';
 
 const TYPING_MS = 250;
 

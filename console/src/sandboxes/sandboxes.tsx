@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks';
 import { call } from '../lib/api';
-import { API_URL } from '../lib/base';
 import { Lazy } from '../lib/lazy';
 import { liveness, useLive, useWhileChanging } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
@@ -16,6 +15,7 @@ import { COLUMNS } from './columns';
 import { NEWEST_FIRST, NO_FILTER, queryOf, searchOf, useFilters } from './filter';
 import { FilterChips } from './filter-chips';
 import { Filters } from './filters';
+import { FIRST_LINE } from './first-line';
 import { SavedFilters } from './saved-filters';
 
 const PAGE_SIZE = 50;
@@ -92,10 +92,7 @@ export function Sandboxes() {
                 </button>
               </Empty>
             ) : (
-              <Empty
-                title="No sandbox yet"
-                line={`curl ${API_URL}/v1/sandboxes?start=true -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"name":"first","image":{"type":"oci","reference":"python:3.12"}}'`}
-              >
+              <Empty title="No sandbox yet" line={FIRST_LINE}>
                 <p>
                   A sandbox is an isolated computer from an image, for code that you do not trust. Create one
                   with the button above, or with a key in the variable KEY:

@@ -3,7 +3,7 @@ import { call } from '../lib/api';
 import type { SnapshotOperation, SnapshotResponse } from '../lib/api-types';
 import { API_URL } from '../lib/base';
 import { bytes } from '../lib/bytes';
-import { formatLabels, parseLabels } from '../lib/labels';
+import { parseLabels, shownLabels } from '../lib/labels';
 import { useLive, useWhileChanging } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
@@ -124,15 +124,6 @@ export function Snapshots() {
       )}
     </Page>
   );
-}
-
-function shownLabels(json: string | undefined): string {
-  if (json === undefined) return '';
-  try {
-    return formatLabels(JSON.parse(json) as Record<string, unknown>);
-  } catch {
-    return json;
-  }
 }
 
 const LINE = `curl ${API_URL}/v1/snapshots -H "authorization: Bearer $KEY" -H 'content-type: application/json' -d '{"kind":"disk","sandbox_id":"…","name":"prepared"}'`;

@@ -1,6 +1,6 @@
 import { call } from '../lib/api';
 import type { QuotaUsage, UsageLineItem } from '../lib/api-types';
-import { money } from '../lib/money';
+import { amountOf } from '../lib/money';
 import { useResource } from '../lib/use-resource';
 import { Facts } from '../parts/facts';
 import { Loaded } from '../parts/loaded';
@@ -34,9 +34,9 @@ export function Month({ month }: { month: string }) {
   const quotas = useResource('quotas', (signal) => call('GET /v1/quotas', { signal }));
   return (
     <Loaded resource={summary}>
-      {({ line_items, total_cents, projected_spend_cents, currency, minor_unit_digits, storage_gib }) => {
-        const amount = (cents: number) =>
-          currency === null ? '–' : money(cents, currency, minor_unit_digits ?? 2);
+      {(report) => {
+        const { line_items, total_cents, projected_spend_cents, currency, storage_gib } = report;
+        const amount = (cents: number) => amountOf(report, cents);
         const columns: readonly Column<UsageLineItem>[] = [
           { title: `Month ${month}`, cell: ({ name }) => TITLES[name] ?? name },
           { title: 'Used', cell: ({ quantity }) => hours(quantity), isNumber: true },
