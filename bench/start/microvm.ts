@@ -40,7 +40,7 @@ export async function startMicrovm({ rounds, emulation, kernel }: MicrovmStartOp
   const fixed = ['serve', '--json', '--log-level', 'error', '--runtime', 'microvm', '--port', '0'];
   const place = ['--preview-host', 'none', '--data-dir', directory, '--default-disk-mib', '256'];
   const server = await startServer([program, ...fixed, ...place, ...machine, ...own]);
-  const client = new Client(`http://${server.host}:${server.port}`, server.key);
+  const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const times = new Map<Step, number[]>();
   const sizes = new Map<string, number[]>();
   const note = <Key>(map: Map<Key, number[]>, key: Key, value: number) =>
