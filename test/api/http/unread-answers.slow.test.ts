@@ -17,6 +17,7 @@ import { Authority, pairFiles } from '../../support/certificates.js';
 import { until } from '../../support/polling.js';
 
 const MIB = 1024 ** 2;
+const RECORD = 16 * 1024;
 /** More than the buffers of a connection take. */
 const LONG = 'x'.repeat(32 * MIB);
 const SILENT = { info: () => undefined, warn: () => undefined, error: () => undefined };
@@ -104,7 +105,8 @@ async function read(socket: Socket, slowly = false): Promise<number> {
     if (length >= LONG.length) socket.end();
     if (!slowly) return;
     socket.pause();
-    setTimeout(() => socket.resume(), 2);
+    // By https a piece is a record of 16 KiB, else up to 64 KiB.
+    setTimeout(() => socket.resume(), Math.ceil(more / RECORD) * 2);
   });
   const closed = once(socket, 'close');
   socket.resume();
@@ -112,9 +114,17 @@ async function read(socket: Socket, slowly = false): Promise<number> {
   return length;
 }
 
+/**
+ * The kernel takes more of an answer only when a third of its buffer is free, so the service sees steps of up to a
+ * megabyte. The limit is eight times such a step at this speed, which a busy machine reaches, and less than the whole.
+ */
+const SLOW_STALL_MS = 2_500;
+
 test.each(WAYS)('an answer that is read slowly arrives, by %s', async (way) => {
-  const { open } = await serve(way, { stallMs: 800 });
+  const { open } = await serve(way, { stallMs: SLOW_STALL_MS });
+  const begun = performance.now();
   expect(await read(open('/long'), true)).toBeGreaterThan(LONG.length);
+  expect(performance.now() - begun).toBeGreaterThan(SLOW_STALL_MS);
 });
 
 test('a service that stands still cuts no client off', async () => {
