@@ -1,11 +1,9 @@
-import { useEffect, useState } from 'preact/hooks';
-import { parseLabels, shownLabels } from '../lib/labels';
 import { Field } from '../parts/field';
+import { LabelsFilter } from '../parts/labels-filter';
 import { Menu } from '../parts/menu';
 import { Moment } from '../parts/moment';
+import { Typed } from '../parts/typed';
 import { REASONS, STATUSES, useFilters } from './filter';
-
-const TYPING_MS = 250;
 
 /** The search by name, and a menu of the other filters. */
 export function Filters() {
@@ -49,20 +47,7 @@ function Choices() {
           </button>
         ))}
       </fieldset>
-      <Field label="Labels">
-        <Typed
-          label="Labels"
-          placeholder="team=ml, env=prod"
-          value={shownLabels(url.get('labels'))}
-          change={(text) => {
-            const labels = parseLabels(text);
-            url.set(
-              { labels: Object.keys(labels).length === 0 ? '' : JSON.stringify(labels) },
-              { replace: true },
-            );
-          }}
-        />
-      </Field>
+      <LabelsFilter of={url} />
       <Field label="Stopped for">
         <select
           value={url.get('stop_reason')}
@@ -79,36 +64,5 @@ function Choices() {
       <Moment label="Created after" name="created_after" clears="filter" />
       <Moment label="Created before" name="created_before" clears="filter" />
     </>
-  );
-}
-
-/** A text that takes effect when the typing pauses. */
-function Typed(props: {
-  label: string;
-  value: string;
-  placeholder: string;
-  change: (value: string) => void;
-}) {
-  const [text, setText] = useState(props.value);
-  const [isTyping, setTyping] = useState(false);
-  useEffect(() => {
-    if (!isTyping) return undefined;
-    const timer = setTimeout(() => {
-      setTyping(false);
-      props.change(text);
-    }, TYPING_MS);
-    return () => clearTimeout(timer);
-  }, [text, isTyping]);
-  return (
-    <input
-      type="search"
-      aria-label={props.label}
-      placeholder={props.placeholder}
-      value={isTyping ? text : props.value}
-      onInput={({ currentTarget }) => {
-        setText(currentTarget.value);
-        setTyping(true);
-      }}
-    />
   );
 }

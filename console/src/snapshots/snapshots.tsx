@@ -3,13 +3,12 @@ import { call } from '../lib/api';
 import type { SnapshotOperation, SnapshotResponse } from '../lib/api-types';
 import { API_URL } from '../lib/base';
 import { bytes } from '../lib/bytes';
-import { parseLabels, shownLabels } from '../lib/labels';
 import { useLive, useWhileChanging } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
 import { Empty } from '../parts/empty';
-import { Field } from '../parts/field';
+import { LabelsFilter } from '../parts/labels-filter';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
@@ -74,17 +73,7 @@ export function Snapshots() {
     >
       <search>
         <form class="filters" onSubmit={(event) => event.preventDefault()}>
-          <Field label="Labels">
-            <input
-              type="search"
-              placeholder="team=ml, env=prod"
-              value={shownLabels(labels)}
-              onChange={({ currentTarget }) => {
-                const found = parseLabels(currentTarget.value);
-                url.set({ labels: Object.keys(found).length === 0 ? '' : JSON.stringify(found) });
-              }}
-            />
-          </Field>
+          <LabelsFilter of={url} />
         </form>
       </search>
       <Loaded resource={list}>
