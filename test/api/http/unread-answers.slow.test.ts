@@ -115,7 +115,7 @@ async function read(socket: Socket, slowly = false): Promise<number> {
 }
 
 /**
- * The kernel takes more of an answer only when a third of its buffer is free, so the service sees steps of up to a
+ * The kernel takes more of an answer only when a third of its buffer is free. So the service sees steps of up to a
  * megabyte. The limit is eight times such a step at this speed, which a busy machine reaches, and less than the whole.
  */
 const SLOW_STALL_MS = 2_500;
