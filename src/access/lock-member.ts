@@ -1,20 +1,25 @@
 import type { Transaction } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
+import { callerOfHolder } from './holder.js';
 import { findMemberSessions, ifStillOpen, type MemberSessionRow } from './member-session.js';
+import { requireScope } from './required-scope.js';
+import type { Scope } from './scopes.js';
 import { invalidSession } from './session-cookie.js';
 
 /**
  * Locks the member of a session against changes, and returns the session with its present rights. Throws ApiError when
- * it has ended.
+ * it has ended, or when the present role lacks the scope.
  */
 export async function lockMemberAccess(
   tx: Transaction,
   { org_id, member_id, session_hash }: MemberSessionRow,
+  scope: Scope,
   at: Instant,
 ): Promise<MemberSessionRow> {
   await tx.query('select from org_members where org_id = $1 and id = $2 for share', [org_id, member_id]);
   const [session] = await findMemberSessions(tx, [session_hash]);
   const present = ifStillOpen(session, at);
   if (!present) throw invalidSession();
+  requireScope(callerOfHolder(present), scope);
   return present;
 }

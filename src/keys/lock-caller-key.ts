@@ -10,9 +10,9 @@ import type { Instant } from '../lib/instant.js';
 import { lockKeys } from './queries.js';
 
 /**
- * Locks the key of a request, or the member of its session, and returns its present access: a revocation may come
- * between the authentication and the body. `changed`: a second key to lock for a change. Throws ApiError when the
- * caller is no longer valid.
+ * Locks the key of a request, or the member of its session, and returns its present access: a revocation or a change of
+ * the role may come between the authentication and the body. `changed`: a second key to lock for a change. Throws
+ * ApiError when the caller may no longer write keys.
  */
 export async function lockCallerKey(
   tx: Transaction,
@@ -22,7 +22,7 @@ export async function lockCallerKey(
 ): Promise<Access> {
   if (member) {
     if (changed !== undefined) await lockKeys(tx, orgId, [changed], 'update');
-    return accessOfMember(await lockMemberAccess(tx, member, at));
+    return accessOfMember(await lockMemberAccess(tx, member, 'keys:write', at));
   }
   if (!key) throw invalidKey();
   if (changed === undefined) await lockKeys(tx, orgId, [key.id], 'share');

@@ -7,7 +7,8 @@ import type { Instant } from '../lib/instant.js';
 
 /**
  * Only owners add, change and remove owners: an administrator, or the key that one made, does not rise. The role of the
- * caller is read again, because it may have changed since the authentication. Throws ApiError.
+ * caller is read again, because it may have changed since the authentication. Throws ApiError, also for a caller that is
+ * no longer an administrator.
  */
 export async function refuseUnlessOwner(
   tx: Transaction,
@@ -15,7 +16,7 @@ export async function refuseUnlessOwner(
   roles: readonly (Role | undefined)[],
   at: Instant,
 ): Promise<void> {
-  const present = member && (await lockMemberAccess(tx, member, at));
+  const present = member && (await lockMemberAccess(tx, member, 'org:admin', at));
   if (!roles.includes('owner')) return;
   if (present?.role !== 'owner') throw new ApiError('owner_required');
 }

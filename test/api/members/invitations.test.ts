@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { hashOf } from '../../../src/access/key-secret.js';
 import type { Role } from '../../../src/access/roles.js';
+import type { Pool } from '../../../src/db/pool.js';
 import { MOST_INVITATIONS } from '../../../src/members/invite.js';
 import { deleteExpiredLinks } from '../../../src/members/jobs.js';
 import type { MemberRow } from '../../../src/members/queries.js';
@@ -191,7 +192,14 @@ test('a change of labels needs a role that has them', async () => {
   expect((await client.patch(path, { role: 'auditor', labels: {} })).body).toMatchObject({ role: 'auditor' });
 });
 
-test('an administrator who is removed meanwhile changes nothing', async () => {
+test.each<[string, number, (pool: Pool, id: string) => Promise<unknown>]>([
+  ['is removed', 401, (pool, id) => pool.query('delete from org_members where id = $1', [id])],
+  [
+    'loses the role',
+    403,
+    (pool, id) => pool.query(`update org_members set role = 'viewer' where id = $1`, [id]),
+  ],
+])('an administrator who %s meanwhile changes nothing', async (_, refused, end) => {
   const { pool } = service.ctx;
   const admin = await newMember(service, client.org.id, 'admin');
   const session = await signInMember(service, client.org.id, admin);
@@ -208,10 +216,10 @@ test('an administrator who is removed meanwhile changes nothing', async () => {
       ]),
     ({ rowCount }) => rowCount! > 0,
   );
-  await pool.query('delete from org_members where id = $1', [admin.id]);
+  await end(pool, admin.id);
   await holder.query('commit');
   holder.release();
-  expect((await change).status).toBe(401);
+  expect((await change).status).toBe(refused);
   const { body } = await client.get('/v1/members', { limit: 100 });
   expect(body.data.find(({ id }: any) => id === other.id).role).toBe('viewer');
 });
