@@ -52,6 +52,14 @@ export async function findMemberSessions(
   return hashes.map((hash) => rows.find(({ session_hash }) => session_hash.equals(hash)));
 }
 
+/** Ends the sessions of a member that an account of the provider opened. */
+export async function deleteAccountSessions(sql: Sql, orgId: string, memberId: string): Promise<void> {
+  await sql.query(
+    'delete from console_sessions where org_id = $1 and member_id = $2 and person_id is not null',
+    [orgId, memberId],
+  );
+}
+
 export function ifStillOpen(
   session: MemberSessionRow | undefined,
   at: Instant,

@@ -133,7 +133,7 @@ export async function linkMembers(sql: Sql, personId: string, email: string): Pr
   );
 }
 
-/** Separates a member from its account, and so ends its sessions. The next sign-in with the address links it. */
+/** Separates a member from its account. The next sign-in with the address links it. */
 export async function clearPerson(sql: Sql, orgId: string, id: string): Promise<void> {
   await sql.query('update org_members set person_id = null where org_id = $1 and id = $2', [orgId, id]);
 }

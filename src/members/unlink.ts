@@ -1,3 +1,4 @@
+import { deleteAccountSessions } from '../access/member-session.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
@@ -21,6 +22,8 @@ export async function unlinkMember(
     if (!locked) return undefined;
     const { member } = locked;
     await clearPerson(tx, orgId, member.id);
+    // A later sign-in of the same account must not revive them.
+    await deleteAccountSessions(tx, orgId, member.id);
     await recordEvent(tx, {
       orgId,
       type: 'member_account_unlinked',

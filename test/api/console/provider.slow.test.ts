@@ -182,6 +182,24 @@ describe('a sign-in by the provider', () => {
     expect(await signIn('thief')).toBe(`${service.url}/console/`);
   });
 
+  test('revives no session of the account from before the member was unlinked', async () => {
+    const { account, email, memberId } = await newPerson('owner');
+    await signIn(account);
+    const before = await session();
+    await unlinkMember(service.ctx.pool, client.org.id, email, operator('test'));
+    browser = new HttpBrowser();
+    expect(await signIn(account)).toBe(`${service.url}/console/`);
+    expect((await session()).body.member.id).toBe(memberId);
+    await until(
+      async () => (await before.fetch('/v1/me/org')).status,
+      (status) => status === 401,
+    );
+    const { rows } = await service.ctx.pool.query('select from console_sessions where member_id = $1', [
+      memberId,
+    ]);
+    expect(rows.length).toBe(1);
+  });
+
   test('that the person cancels is explained', async () => {
     expect(problemOf(await signIn('nobody'))).toBe('cancelled');
   });
