@@ -58,9 +58,12 @@ export class SessionCookies {
     return value === undefined || others.length > 0 ? undefined : value.slice(name.length + 1);
   }
 
-  /** The cookie that gives a token to the browser for some seconds. */
-  give(request: FastifyRequest, token: string, maxAgeSecs: number): string {
-    return isHttps(request)
+  /**
+   * The cookie that gives a token to the browser for some seconds. `isPublicHttps`: browsers reach the service over HTTPS,
+   * whatever the request says. A navigation names no origin.
+   */
+  give(request: FastifyRequest, token: string, maxAgeSecs: number, isPublicHttps = false): string {
+    return isPublicHttps || isHttps(request)
       ? `${this.secureName}=${token}; ${this.attributes(maxAgeSecs)}; Secure`
       : `${NAME}=${token}; ${this.attributes(maxAgeSecs)}`;
   }

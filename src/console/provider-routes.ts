@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import type { Authentication } from '../access/authenticate.js';
+import { checkOwnOrigin } from '../access/origin.js';
 import { SessionCookies } from '../access/session-cookie.js';
 import type { ServiceContext } from '../context.js';
 import { Slots } from '../fairness/slots.js';
@@ -44,6 +45,7 @@ export function providerRoutes(
 ): void {
   const { settings } = provider;
   const cookies = new SessionCookies(ctx.settings);
+  const isHttps = settings.consoleUrl.startsWith('https:');
   const begun = new SignInCookies(settings.consoleUrl);
   const slots = new Slots(SIGN_INS_UNDER_WAY);
 
@@ -75,6 +77,8 @@ export function providerRoutes(
     URL_OF_PROVIDER,
     { schema: { hide: true } },
     async (request, reply) => {
+      // A link of another page could make the person accept an invitation.
+      checkOwnOrigin(request);
       const { to, invitation } = request.query;
       const wanted = {
         path: typeof to === 'string' ? to : '/',
@@ -106,7 +110,7 @@ export function providerRoutes(
       const session = await inTurn(request, async () =>
         signInByProvider(ctx, settings, await provider.redeem(answer, signIn.secrets), signIn.invitation),
       );
-      void reply.header('set-cookie', cookies.give(request, session.token, session.lifetimeSecs));
+      void reply.header('set-cookie', cookies.give(request, session.token, session.lifetimeSecs, isHttps));
       return await reply.redirect(`${settings.consoleUrl}${signIn.path}`, 303);
     } catch (error) {
       return refuse(request, reply, error);

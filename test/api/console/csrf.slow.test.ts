@@ -5,6 +5,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { createKey } from '../../../src/keys/create.js';
 import { signIn, type ConsoleSession } from '../../support/console.js';
 import { operations } from '../../support/openapi.js';
+import { localProvider } from '../../support/openid/provider.js';
 import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/operation-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -25,7 +26,9 @@ let reader: ConsoleSession;
 let stranger: ConsoleSession;
 
 beforeAll(async () => {
-  service = await startTestService();
+  // No provider answers there.
+  const provider = localProvider('http://127.0.0.1:1');
+  service = await startTestService({ settings: { provider } });
   owner = await makeFixture(service);
   session = await signIn(service, owner.client.key);
   const { key } = await createKey(service.ctx.pool, owner.client.org.id, 'reader', operator('test'), {
@@ -132,4 +135,22 @@ test('the read of a page of another origin is refused too', async () => {
   }
   const own = { origin: service.url, 'sec-fetch-site': 'same-origin' };
   expect((await session.fetch('/v1/events', { headers: own })).status).toBe(200);
+});
+
+test.each([
+  [403, { 'sec-fetch-site': 'cross-site' }],
+  [403, { 'sec-fetch-site': 'same-site' }],
+  [403, { origin: 'https://evil.example' }],
+  // A link of the console, a bookmark, and a client that is no browser.
+  [303, { 'sec-fetch-site': 'same-origin' }],
+  [303, { 'sec-fetch-site': 'none' }],
+  [303, {}],
+])('a sign-in by the provider is answered %d when the browser sends %o', async (status, headers) => {
+  const invitation = `ski_${'A'.repeat(43)}`;
+  const answer = await fetch(`${service.url}/console/sign-in/provider?invitation=${invitation}`, {
+    headers,
+    redirect: 'manual',
+  });
+  expect(answer.status).toBe(status);
+  expect(answer.headers.getSetCookie()).toEqual([]);
 });

@@ -13,7 +13,7 @@ import {
   type HostileIssuer,
 } from '../../support/openid/hostile-issuer.js';
 import { localProvider, startServiceWith } from '../../support/openid/provider.js';
-import type { TestService } from '../../support/service.js';
+import { startForTest, type TestService } from '../../support/service.js';
 
 const EVENT = { 'http://schemas.openid.net/event/backchannel-logout': {} };
 
@@ -43,16 +43,23 @@ interface Begun {
   nonce: string;
 }
 
-async function begin(): Promise<Begun> {
-  const answer = await browser.request(`${service.url}/console/sign-in/provider`);
+async function begin(at: Pick<TestService, 'url'> = service, by = browser): Promise<Begun> {
+  const answer = await by.request(`${at.url}/console/sign-in/provider`);
   const { searchParams } = new URL(answer.headers.get('location')!);
   return { state: searchParams.get('state')!, nonce: searchParams.get('nonce')! };
 }
 
-async function finish({ state }: Begun): Promise<string> {
+async function callBack(
+  { state }: Begun,
+  at: Pick<TestService, 'url'> = service,
+  by = browser,
+): Promise<Response> {
   const query = new URLSearchParams({ code: 'code', state, iss: issuer.issuer });
-  const answer = await browser.request(`${service.url}/console/sign-in/callback?${query.toString()}`);
-  return answer.headers.get('location')!;
+  return by.request(`${at.url}/console/sign-in/callback?${query.toString()}`);
+}
+
+async function finish(begun: Begun, at?: Pick<TestService, 'url'>): Promise<string> {
+  return (await callBack(begun, at)).headers.get('location')!;
 }
 
 const problemOf = (place: string) => new URL(place).searchParams.get('problem');
@@ -98,6 +105,27 @@ test('an honest answer signs in', async () => {
   issuer.answer('/token', token(await issuer.sign(claims(begun))));
   expect(await finish(begun)).toBe(`${service.url}/console/`);
   expect(isSignedIn()).toBe(true);
+});
+
+test('a sign-in behind a proxy that ends TLS gives the cookie that changes of the console use', async () => {
+  await newMember();
+  const settings = localProvider(issuer.issuer, { consoleUrl: 'https://sandkeep.example.com/console' });
+  // No proxy is trusted: only the origin of a page says that the browser uses HTTPS, and a navigation has none.
+  const proxied = await startForTest({ worker: false, beside: service, settings: { provider: settings } });
+  const begun = await begin(proxied);
+  issuer.answer('/token', token(await issuer.sign(claims(begun))));
+  const answer = await callBack(begun, proxied);
+  expect(answer.headers.getSetCookie()).toContainEqual(
+    expect.stringMatching(/^__Host-sandkeep_session=skm_.*; Secure$/),
+  );
+  const read = await browser.request(`${proxied.url}/console/session`);
+  const { csrf_token } = (await read.json()) as { csrf_token: string };
+  const origin = proxied.url.replace('http:', 'https:');
+  const changed = await browser.request(`${proxied.url}/console/session`, {
+    method: 'DELETE',
+    headers: { origin, 'x-csrf-token': csrf_token },
+  });
+  expect(changed.status).toBeLessThan(300);
 });
 
 describe('an ID token is refused', () => {
@@ -282,14 +310,9 @@ describe('the options', () => {
       beside: service,
     });
     onTestFinished(() => strict.close());
-    const own = new HttpBrowser();
-    const first = await own.request(`${strict.url}/console/sign-in/provider`);
-    const { searchParams } = new URL(first.headers.get('location')!);
-    const nonce = searchParams.get('nonce')!;
-    issuer.answer('/token', token(await issuer.sign(claims({ nonce }))));
-    const query = new URLSearchParams({ code: 'x', state: searchParams.get('state')!, iss: issuer.issuer });
-    const answer = await own.request(`${strict.url}/console/sign-in/callback?${query.toString()}`);
-    expect(problemOf(answer.headers.get('location')!)).toBe(problem);
+    const begun = await begin(strict);
+    issuer.answer('/token', token(await issuer.sign(claims(begun))));
+    expect(problemOf(await finish(begun, strict))).toBe(problem);
   });
 });
 
