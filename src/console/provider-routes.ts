@@ -49,16 +49,6 @@ export function providerRoutes(
   const begun = new SignInCookies(settings.consoleUrl);
   const slots = new Slots(SIGN_INS_UNDER_WAY);
 
-  async function inTurn<T>(request: FastifyRequest, work: () => Promise<T>): Promise<T> {
-    const release = slots.acquire(clientNetworkOf(clientAddressOf(request)));
-    if (!release) throw tooManyAtOnce('sign-ins');
-    try {
-      return await work();
-    } finally {
-      release();
-    }
-  }
-
   /** Back to the sign-in page, which explains the code. */
   function refuse(request: FastifyRequest, reply: FastifyReply, error: unknown): FastifyReply {
     const code: RefusalCode = error instanceof SignInRefused ? error.code : 'provider';
@@ -66,6 +56,23 @@ export function providerRoutes(
     authentication.countFailure(request);
     const query = new URLSearchParams({ problem: code, request: request.id });
     return reply.redirect(`${settings.consoleUrl}/sign-in?${query.toString()}`, 303);
+  }
+
+  /** Without a free slot the browser keeps its cookie, and can send the request again. */
+  async function inTurn(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    work: () => Promise<FastifyReply>,
+  ): Promise<FastifyReply> {
+    const release = slots.acquire(clientNetworkOf(clientAddressOf(request)));
+    if (!release) throw tooManyAtOnce('sign-ins');
+    try {
+      return await work();
+    } catch (error) {
+      return refuse(request, reply, error);
+    } finally {
+      release();
+    }
   }
 
   app.addHook('onSend', (_request, reply, _payload, done) => {
@@ -85,36 +92,27 @@ export function providerRoutes(
         ...(typeof invitation === 'string' ? { invitation } : {}),
       };
       const { cookie, begun: signIn } = begun.begin(wanted, Date.now());
-      try {
-        const url = await inTurn(request, () => provider.authorizationUrl(signIn.secrets));
-        return await reply.header('set-cookie', cookie).redirect(url.href, 303);
-      } catch (error) {
-        return refuse(
-          request,
-          reply,
-          new SignInRefused('provider', 'the provider does not answer', { cause: error }),
-        );
-      }
+      return inTurn(request, reply, async () => {
+        const url = await provider.authorizationUrl(signIn.secrets);
+        return reply.header('set-cookie', cookie).redirect(url.href, 303);
+      });
     },
   );
 
   app.get('/console/sign-in/callback', { schema: { hide: true } }, async (request, reply) => {
     const answer = new URL(request.url, 'http://callback').searchParams;
     const signIn = begun.read(request.headers.cookie, Date.now());
-    void reply.header('set-cookie', begun.clear());
-    try {
+    return inTurn(request, reply, async () => {
+      void reply.header('set-cookie', begun.clear());
       if (!signIn || !isSameState(answer.get('state') ?? '', signIn.secrets.state)) {
         throw new SignInRefused('expired', 'the browser has not begun this sign-in, or too long ago');
       }
       if (answer.get('error') === 'access_denied') throw new SignInRefused('cancelled', 'access_denied');
-      const session = await inTurn(request, async () =>
-        signInByProvider(ctx, settings, await provider.redeem(answer, signIn.secrets), signIn.invitation),
-      );
+      const identity = await provider.redeem(answer, signIn.secrets);
+      const session = await signInByProvider(ctx, settings, identity, signIn.invitation);
       void reply.header('set-cookie', cookies.give(request, session.token, session.lifetimeSecs, isHttps));
-      return await reply.redirect(`${settings.consoleUrl}${signIn.path}`, 303);
-    } catch (error) {
-      return refuse(request, reply, error);
-    }
+      return reply.redirect(`${settings.consoleUrl}${signIn.path}`, 303);
+    });
   });
 }
 

@@ -109,7 +109,10 @@ export async function takeMemberSession(
   return { ...rest, sealed: keyId === null || bytes === null ? null : { keyId, bytes } };
 }
 
-/** Ends the sessions that the provider names. Null for `sid`: every session of the account. Returns the ended ones. */
+/**
+ * Ends the sessions that the provider names. Null for `sid`: every session of the account. A session without a `sid`
+ * ends with any session of its account. Returns the ended ones.
+ */
 export async function deleteSessionsOfAccount(
   sql: Sql,
   issuer: string,
@@ -118,7 +121,8 @@ export async function deleteSessionsOfAccount(
   const { rows } = await sql.query<{ org_id: string; id: string; member_id: string }>(
     `delete from console_sessions s using people p
      where p.id = s.person_id and p.issuer = $1
-       and ($2::text is null or s.sid = $2) and ($3::text is null or p.subject = $3)
+       and ($2::text is null or s.sid = $2 or (s.sid is null and $3::text is not null))
+       and ($3::text is null or p.subject = $3)
      returning s.org_id, s.id, s.member_id`,
     [issuer, sid, subject],
   );

@@ -1,7 +1,7 @@
 import type { ProviderSettings } from '../config/provider-settings.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
-import { findMembership } from '../people/find-memberships.js';
+import { findMembership } from '../people/find-membership.js';
 import type { Identity } from '../people/identity.js';
 import { SignInRefused } from '../people/refused.js';
 import { openMemberSession, type OpenedSession } from './open-member-session.js';

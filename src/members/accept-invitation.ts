@@ -5,7 +5,7 @@ import type { Instant } from '../lib/instant.js';
 import { newId } from '../lib/uuid.js';
 import { addMemberIn } from './add.js';
 import { takeInvitation } from './invitation-queries.js';
-import { lockMember, type MemberRow } from './queries.js';
+import { getMembersOfPerson, lockMember, type MemberRow } from './queries.js';
 
 const TOKEN = /^ski_[0-9A-Za-z]{43}$/;
 
@@ -14,7 +14,8 @@ export function isInvitation(text: string): boolean {
 }
 
 /**
- * Uses an invitation up and makes the person a member. Undefined if the token is not a valid invitation of the person.
+ * Uses an invitation up and makes the person a member. A person who is one already stays as it is. Undefined if the token
+ * is not a valid invitation of the person.
  * `person`: the account of the provider with its verified address; undefined: the holder of the link is the person.
  */
 export async function acceptInvitation(
@@ -30,6 +31,9 @@ export async function acceptInvitation(
   const known = await lockMember(tx, orgId, { email });
   // Somebody added the address meanwhile.
   if (known) return person ? { ...known.member, org_id: orgId } : undefined;
+  // The member of the account has an earlier address.
+  const own = person && (await getMembersOfPerson(tx, person.id)).find(({ org_id }) => org_id === orgId);
+  if (own) return own;
   const userId = newId();
   const displayName = person?.name ?? null;
   const member = await addMemberIn(

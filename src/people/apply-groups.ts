@@ -1,4 +1,4 @@
-import type { Role } from '../access/roles.js';
+import { narrowedScopes, type Role } from '../access/roles.js';
 import { PROVIDER } from '../audit/events/actor.js';
 import type { GroupRule } from '../config/provider-settings.js';
 import { GROUP_ROLES } from '../config/sign-in-options.js';
@@ -6,6 +6,7 @@ import type { Transaction } from '../db/transaction.js';
 import type { Instant } from '../lib/instant.js';
 import { addMemberIn } from '../members/add.js';
 import { changeMemberIn } from '../members/change.js';
+import { leavesNoOwner } from '../members/last-owner.js';
 import { getMembersOfPerson, lockMember } from '../members/queries.js';
 import { removeMemberIn } from '../members/remove.js';
 import type { Identity } from './identity.js';
@@ -15,7 +16,8 @@ const STRONGEST: readonly Role[] = GROUP_ROLES;
 
 /**
  * Gives, changes and takes the memberships that groups decide about. A membership that somebody added by name stays as
- * it is. The last owner of an organization stays, too.
+ * it is, and so does the last owner of an organization. Without rules no group gives anything: memberships by groups are
+ * taken.
  */
 export async function applyGroups(
   tx: Transaction,
@@ -24,7 +26,6 @@ export async function applyGroups(
   rules: readonly GroupRule[],
   at: Instant,
 ): Promise<void> {
-  if (rules.length === 0) return;
   const roles = rolesOf(groups, rules);
   const about = { actor: PROVIDER, at };
   for (const member of await getMembersOfPerson(tx, personId)) {
@@ -33,10 +34,14 @@ export async function applyGroups(
     if (!member.by_groups || role === member.role) continue;
     const locked = await lockMember(tx, member.org_id, { id: member.id });
     if (!locked) continue;
-    const leavesNoOwner = locked.member.role === 'owner' && locked.otherOwners === 0;
-    if (leavesNoOwner) continue;
-    if (role === undefined) await removeMemberIn(tx, member.org_id, locked, about);
-    else await changeMemberIn(tx, member.org_id, locked, { role, labels: {} }, about);
+    if (leavesNoOwner(locked, role)) continue;
+    if (role === undefined) {
+      await removeMemberIn(tx, member.org_id, locked, about);
+      continue;
+    }
+    // An administrator set the labels: a change of group must not open more sandboxes.
+    const labels = narrowedScopes(role).length > 0 ? locked.member.labels : {};
+    await changeMemberIn(tx, member.org_id, locked, { role, labels }, about);
   }
   if (email === null) return;
   for (const { id: orgId, slug } of await findOrgs(tx, [...roles.keys()])) {

@@ -6,8 +6,8 @@ import { acceptInvitation } from '../members/accept-invitation.js';
 import { getMembersOfPerson, linkMembers } from '../members/queries.js';
 import { applyGroups } from './apply-groups.js';
 import type { Identity } from './identity.js';
-import { putPerson, setLastOrg } from './queries.js';
-import { SignInRefused } from './refused.js';
+import { deleteStranger, putPerson, setLastOrg } from './queries.js';
+import { SignInRefused, type RefusalCode } from './refused.js';
 
 type Membership = Awaited<ReturnType<typeof getMembersOfPerson>>[number];
 
@@ -28,23 +28,20 @@ export async function findMembership(
     invitation !== undefined && email !== null
       ? await acceptInvitation(tx, invitation, at, { id: person.id, email, name })
       : undefined;
+  const refuse = async (code: RefusalCode, message: string) => {
+    // Anybody with an account of the provider could fill the table.
+    await deleteStranger(tx, person.id);
+    return new SignInRefused(email === null ? 'unverified_email' : code, message);
+  };
   if (invitation !== undefined && !joined) {
-    return new SignInRefused(
-      email === null ? 'unverified_email' : 'invitation',
-      'the invitation is not for the account',
-    );
+    return refuse('invitation', 'the invitation is not for the account');
   }
   if (email !== null) await linkMembers(tx, person.id, email);
   await applyGroups(tx, person.id, identity, groupRules, at);
   const all = await getMembersOfPerson(tx, person.id);
   const wanted = joined?.org_id ?? person.last_org_id;
   const membership = all.find(({ org_id }) => org_id === wanted) ?? all[0];
-  if (!membership) {
-    return new SignInRefused(
-      email === null ? 'unverified_email' : 'no_member',
-      'no membership for the account',
-    );
-  }
+  if (!membership) return refuse('no_member', 'the account is no member of an organization');
   await setLastOrg(tx, person.id, membership.org_id);
   return { personId: person.id, membership };
 }

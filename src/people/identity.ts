@@ -4,7 +4,6 @@ import { toStorable } from '../lib/storable-text.js';
 import { SignInRefused } from './refused.js';
 
 const LONGEST_SUBJECT = 255;
-const MOST_GROUPS = 1_000;
 /** A longer token does not go into an address. */
 const LONGEST_ID_TOKEN = 4_096;
 
@@ -35,27 +34,64 @@ export function readIdentity(
     subject.length > LONGEST_SUBJECT ||
     hasControls(subject)
   ) {
-    throw new SignInRefused('provider', 'the subject of the ID token is not usable');
+    throw new SignInRefused(
+      'provider',
+      'the claim sub of the ID token is empty, too long or has control characters: the provider must send another',
+    );
   }
   for (const [name, value] of Object.entries(settings.required)) {
-    if (!valuesOf(claims[name]).includes(value)) throw new SignInRefused('not_allowed', `claim ${name}`);
+    if (!valuesOf(claims[name]).includes(value))
+      throw new SignInRefused('not_allowed', `the claim ${name} is not ${value}: see --oidc-require`);
   }
   const email = verifiedEmail(claims, settings);
   const { domains } = settings;
   if (domains.length > 0 && (email === null || !domains.includes(domainOf(email)))) {
-    throw new SignInRefused(email === null ? 'unverified_email' : 'not_allowed', 'domain of the address');
+    const code = email === null ? 'unverified_email' : 'not_allowed';
+    throw new SignInRefused(code, 'the account has no verified address of a domain in --oidc-domains');
   }
-  const name = claims['name'];
+  const name = typeof claims['name'] === 'string' ? claims['name'].trim() : '';
   const sid = claims['sid'];
   return {
     issuer: settings.issuer,
     subject,
     sid: typeof sid === 'string' && sid.length <= LONGEST_SUBJECT && !hasControls(sid) ? sid : null,
     email,
-    name: typeof name === 'string' && name.trim() !== '' ? toStorable(name).slice(0, LONGEST_NAME) : null,
-    groups: new Set(valuesOf(claims[settings.groupsClaim]).slice(0, MOST_GROUPS)),
+    name: name === '' ? null : toStorable(name.slice(0, LONGEST_NAME)),
+    groups: new Set(valuesOf(claims[settings.groupsClaim])),
     idToken: idToken.length <= LONGEST_ID_TOKEN ? idToken : null,
   };
+}
+
+/**
+ * The claims of the ID token, and those that only userinfo has. An address and its verification come from one of the two:
+ * from userinfo where the ID token does not say whether its address is verified.
+ */
+export function joinClaims(
+  token: Record<string, unknown>,
+  userinfo: Record<string, unknown>,
+  settings: Pick<ProviderSettings, 'trustEmail'>,
+): Record<string, unknown> {
+  const source = hasAddress(token, settings) || userinfo['email'] === undefined ? token : userinfo;
+  const { email, email_verified } = source;
+  return { ...userinfo, ...token, email, email_verified };
+}
+
+/** Whether userinfo can be left out: the ID token has every claim that the sign-in needs. */
+export function isWhole(
+  token: Record<string, unknown>,
+  settings: Pick<ProviderSettings, 'trustEmail' | 'required' | 'groupRules' | 'groupsClaim'>,
+): boolean {
+  const needed = Object.keys(settings.required);
+  if (settings.groupRules.length > 0) needed.push(settings.groupsClaim);
+  return hasAddress(token, settings) && needed.every((name) => token[name] !== undefined);
+}
+
+/** An address, and whether it is verified. */
+function hasAddress(
+  { email, email_verified }: Record<string, unknown>,
+  { trustEmail }: Pick<ProviderSettings, 'trustEmail'>,
+): boolean {
+  return email !== undefined && (email_verified !== undefined || trustEmail);
 }
 
 /** Only a boolean counts: the text "false" is true for some readers. */

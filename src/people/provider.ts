@@ -2,12 +2,12 @@ import { createRemoteJWKSet, customFetch as keysFetch, type JWTVerifyGetKey } fr
 import * as oidc from 'openid-client';
 import type { ProviderSettings } from '../config/provider-settings.js';
 import { makeGuardedFetch } from '../outbound/fetch.js';
-import { readIdentity, type Identity } from './identity.js';
+import { isWhole, joinClaims, readIdentity, type Identity } from './identity.js';
 import { readLogoutToken, type LogoutToken } from './logout-token.js';
 
 /** Discovered metadata is read again after this time. */
 const FRESH_MS = 60 * 60_000;
-/** A provider that failed is asked again after this time. */
+/** After a failure the metadata is requested again after this time. */
 const RETRY_MS = 5_000;
 
 /** The secrets of one sign-in, all derived from the cookie of the browser. */
@@ -61,12 +61,11 @@ export function openProvider(settings: ProviderSettings): Provider {
         idTokenExpected: true,
       });
       const claims = tokens.claims()!;
-      const isWhole = claims['email'] !== undefined && hasGroups(claims, settings);
       const more =
-        isWhole || config.serverMetadata().userinfo_endpoint === undefined
+        isWhole(claims, settings) || config.serverMetadata().userinfo_endpoint === undefined
           ? {}
           : await oidc.fetchUserInfo(config, tokens.access_token, claims.sub);
-      return readIdentity({ ...more, ...claims }, tokens.id_token!, settings);
+      return readIdentity(joinClaims(claims, more, settings), tokens.id_token!, settings);
     },
     async logoutUrl(idToken) {
       const { config } = await discovered();
@@ -98,10 +97,6 @@ function bySecret(secret: string): oidc.ClientAuth {
     const isInBody = server.token_endpoint_auth_methods_supported?.includes('client_secret_post') === true;
     (isInBody ? inBody : inHeader)(server, client, body, headers);
   };
-}
-
-function hasGroups(claims: Record<string, unknown>, { groupRules, groupsClaim }: ProviderSettings): boolean {
-  return groupRules.length === 0 || claims[groupsClaim] !== undefined;
 }
 
 async function discover(settings: ProviderSettings): Promise<Discovered> {

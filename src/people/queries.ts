@@ -20,6 +20,17 @@ export async function putPerson(
   return rows[0]!;
 }
 
+/** Forgets an account that is no member. */
+export async function deleteStranger(sql: Sql, id: string): Promise<void> {
+  await sql.query(
+    `delete from people p
+     where id = $1
+       and not exists (select from org_members m where m.person_id = p.id)
+       and not exists (select from console_sessions s where s.person_id = p.id)`,
+    [id],
+  );
+}
+
 export async function setLastOrg(sql: Sql, id: string, orgId: string): Promise<void> {
   await sql.query('update people set last_org_id = $2 where id = $1', [id, orgId]);
 }

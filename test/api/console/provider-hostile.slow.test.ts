@@ -1,6 +1,8 @@
 import { SignJWT } from 'jose';
+import type { ServerResponse } from 'node:http';
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { operator } from '../../../src/audit/events/actor.js';
+import { SIGN_INS_UNDER_WAY } from '../../../src/console/provider-routes.js';
 import { MAX_FETCHED_BYTES } from '../../../src/outbound/fetch.js';
 import { deleteUsedLogoutTokens } from '../../../src/people/jobs.js';
 import { addMember } from '../../../src/members/add.js';
@@ -13,6 +15,7 @@ import {
   type HostileIssuer,
 } from '../../support/openid/hostile-issuer.js';
 import { localProvider, startServiceWith } from '../../support/openid/provider.js';
+import { until } from '../../support/polling.js';
 import { startForTest, type TestService } from '../../support/service.js';
 
 const EVENT = { 'http://schemas.openid.net/event/backchannel-logout': {} };
@@ -199,6 +202,76 @@ describe('userinfo', () => {
     expect(problemOf(await finish(begun))).toBe('provider');
     expect(isSignedIn()).toBe(false);
   });
+
+  const unsure = (begun: Begun) => claims(begun, { email_verified: undefined });
+
+  test('that verifies the address of the ID token signs in', async () => {
+    await newMember();
+    const begun = await begin();
+    issuer.answer('/token', token(await issuer.sign(unsure(begun))));
+    issuer.answer('/userinfo', json({ sub: 'somebody', email: 'ada@example.com', email_verified: true }));
+    expect(await finish(begun)).toBe(`${service.url}/console/`);
+  });
+
+  test('that verifies another address does not verify that of the ID token', async () => {
+    await newMember();
+    const begun = await begin();
+    issuer.answer('/token', token(await issuer.sign(unsure(begun))));
+    issuer.answer('/userinfo', json({ sub: 'somebody', email: 'other@example.com', email_verified: true }));
+    expect(problemOf(await finish(begun))).toBe('no_member');
+    expect(isSignedIn()).toBe(false);
+  });
+
+  test('gives the claim of --oidc-require that the ID token lacks', async () => {
+    await newMember();
+    const settings = localProvider(issuer.issuer, { required: { department: 'research' } });
+    const strict = await startServiceWith(settings, { worker: false, beside: service });
+    onTestFinished(() => strict.close());
+    const begun = await begin(strict);
+    issuer.answer('/token', token(await issuer.sign(claims(begun))));
+    issuer.answer('/userinfo', json({ sub: 'somebody', department: 'research' }));
+    expect(await finish(begun, strict)).toBe(`${strict.url}/console/`);
+  });
+});
+
+test('a person of more than a thousand groups has the membership of the last one', async () => {
+  const groups = Array.from({ length: 1_001 }, (_, index) => `group ${index}`);
+  const settings = localProvider(issuer.issuer, {
+    groupRules: [{ group: groups.at(-1)!, org: client.org.slug, role: 'viewer' }],
+  });
+  const grouped = await startServiceWith(settings, { worker: false, beside: service });
+  onTestFinished(() => grouped.close());
+  const begun = await begin(grouped);
+  const person = { sub: 'in many groups', email: 'many@example.com', groups };
+  issuer.answer('/token', token(await issuer.sign(claims(begun, person))));
+  expect(await finish(begun, grouped)).toBe(`${grouped.url}/console/`);
+});
+
+test('a further sign-in of a busy address is asked to wait, and continues afterwards', async () => {
+  const email = 'busy@example.com';
+  await newMember(email);
+  const settings = localProvider(issuer.issuer, { timeoutMs: 600_000 });
+  const slow = await startServiceWith(settings, { worker: false, beside: service });
+  onTestFinished(() => slow.close());
+  const others = Array.from({ length: SIGN_INS_UNDER_WAY.each }, () => new HttpBrowser());
+  const begun = await Promise.all(others.map((each) => begin(slow, each)));
+  const last = await begin(slow);
+  const held: ServerResponse[] = [];
+  issuer.answer('/token', (_request, response) => void held.push(response));
+  const waiting = begun.map((each, index) => callBack(each, slow, others[index]));
+  await until(
+    async () => Promise.resolve(held.length),
+    (count) => count === others.length,
+  );
+  const refused = await callBack(last, slow);
+  expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, '1']);
+  for (const response of held) response.destroy();
+  for (const answer of await Promise.all(waiting)) {
+    expect(problemOf(answer.headers.get('location')!)).toBe('provider');
+  }
+  const person = { sub: 'busy', email };
+  issuer.answer('/token', token(await issuer.sign(claims(last, person))));
+  expect(await finish(last, slow)).toBe(`${slow.url}/console/`);
 });
 
 describe('a provider that', () => {
@@ -383,6 +456,19 @@ describe('a logout token', () => {
   ])('%s is refused, and ends nothing', async (_, make) => {
     expect((await logout(await make())).status).toBe(400);
     expect(await statusOf()).toBe(200);
+  });
+
+  test('that names the person ends a session without a name at the provider too', async () => {
+    browser = new HttpBrowser();
+    const begun = await begin();
+    issuer.answer('/token', token(await issuer.sign(claims(begun, { sid: undefined }))));
+    await finish(begun);
+    for (const more of [{ sub: 'another' }, { sub: undefined }]) {
+      expect((await logout(await issuer.sign(logoutClaims(more)))).status).toBe(200);
+      expect(await statusOf()).toBe(200);
+    }
+    expect((await logout(await issuer.sign(logoutClaims()))).status).toBe(200);
+    expect(await statusOf()).toBe(401);
   });
 
   test('about another person or another session ends nothing', async () => {

@@ -14,6 +14,7 @@ import type { TestService } from '../../support/service.js';
 const RULES = [
   { group: 'platform', org: '', role: 'admin' },
   { group: 'ml', org: '', role: 'developer' },
+  { group: 'readers', org: '', role: 'viewer' },
 ] as const;
 
 let provider: TestProvider;
@@ -86,6 +87,12 @@ async function session(): Promise<ConsoleSession & { body: any }> {
   };
 }
 
+/** Whether a row of the account is kept. */
+async function isKnown(account: string): Promise<boolean> {
+  const { rows } = await service.ctx.pool.query('select from people where subject = $1', [account]);
+  return rows.length > 0;
+}
+
 const problemOf = (place: string) => new URL(place).searchParams.get('problem');
 
 describe('a sign-in by the provider', () => {
@@ -148,6 +155,7 @@ describe('a sign-in by the provider', () => {
     const { account } = await newPerson(null);
     expect(problemOf(await signIn(account))).toBe('no_member');
     expect(browser.cookie(service.url, 'sandkeep_session')).toBeUndefined();
+    expect(await isKnown(account)).toBe(false);
   });
 
   test.each([[false], [undefined], ['true'], ['false'], [1]])(
@@ -286,6 +294,7 @@ describe('an invitation', () => {
     const invitation = await invite(email);
     const stranger = await newPerson(null);
     expect(problemOf(await accept(stranger.account, invitation))).toBe('invitation');
+    expect(await isKnown(stranger.account)).toBe(false);
     const unverified = await newPerson(null, { email, email_verified: false });
     expect(problemOf(await accept(unverified.account, invitation))).toBe('unverified_email');
     expect(await accept(account, invitation)).toBe(`${service.url}/console/`);
@@ -295,6 +304,15 @@ describe('an invitation', () => {
     });
     expect(problemOf(await accept(account, invitation))).toBe('invitation');
     expect(problemOf(await accept(account, `ski_${'A'.repeat(43)}`))).toBe('invitation');
+  });
+
+  test('leaves a member whose address has changed as it is', async () => {
+    const { account, email, memberId } = await newPerson('owner');
+    await signIn(account);
+    const moved = `moved.${email.toLowerCase()}`;
+    await provider.setAccount(account, { email: moved, email_verified: true });
+    expect(await accept(account, await invite(moved))).toBe(`${service.url}/console/`);
+    expect((await session()).body.member).toMatchObject({ id: memberId, role: 'owner', email });
   });
 
   test('needs the account: the link alone opens nothing', async () => {
@@ -357,21 +375,27 @@ describe('groups of the provider', () => {
     );
     return rows.map(({ role }) => role);
   };
+  const useRules = () => {
+    provider.settings.groupRules = RULES.map((rule) => ({ ...rule, org: client.org.slug }));
+  };
+  const signInWith = async (
+    { account, email }: { account: string; email: string },
+    groups: readonly string[],
+  ) => {
+    await provider.setAccount(account, { email, email_verified: true, groups });
+    browser = new HttpBrowser();
+    return signIn(account);
+  };
 
   test('give, change and take a membership at each sign-in', async () => {
-    provider.settings.groupRules = RULES.map((rule) => ({ ...rule, org: client.org.slug }));
-    const { account, email } = await newPerson(null, { groups: ['ml', 'platform', 'other'] });
-    const again = async (groups: string[]) => {
-      await provider.setAccount(account, { email, email_verified: true, groups });
-      browser = new HttpBrowser();
-      return signIn(account);
-    };
-    await signIn(account);
+    useRules();
+    const person = await newPerson(null);
+    await signInWith(person, ['ml', 'platform', 'other']);
     expect([(await session()).body.member.role, await memberOf(client.org.id)]).toEqual(['admin', ['admin']]);
-    await again(['ml']);
+    await signInWith(person, ['ml']);
     expect(await memberOf(client.org.id)).toEqual(['developer']);
     const open = await session();
-    expect(problemOf(await again([]))).toBe('no_member');
+    expect(problemOf(await signInWith(person, []))).toBe('no_member');
     expect(await memberOf(client.org.id)).toEqual([]);
     expect((await open.fetch('/v1/me/org')).status).toBe(401);
     const { body } = await client.get('/v1/events', { category: 'member', actor_kind: 'system', limit: 100 });
@@ -382,8 +406,34 @@ describe('groups of the provider', () => {
     ]);
   });
 
+  test('keep the labels that an administrator set where the new role can have labels', async () => {
+    useRules();
+    const person = await newPerson(null);
+    const accessOf = async () => {
+      const { body } = await client.get('/v1/members');
+      return body.data.map(({ role, labels }: any) => [role, labels]);
+    };
+    await signInWith(person, ['ml']);
+    const { id } = (await session()).body.member;
+    expect((await client.patch(`/v1/members/${id}`, { labels: { team: 'ml' } })).status).toBe(200);
+    await signInWith(person, ['readers']);
+    expect(await accessOf()).toEqual([['viewer', { team: 'ml' }]]);
+    await signInWith(person, ['platform']);
+    expect(await accessOf()).toEqual([['admin', {}]]);
+  });
+
+  test('take a membership whose rule was removed, also the last rule', async () => {
+    useRules();
+    const person = await newPerson(null);
+    await signInWith(person, ['ml']);
+    expect(await memberOf(client.org.id)).toEqual(['developer']);
+    provider.settings.groupRules = [];
+    expect(problemOf(await signInWith(person, ['ml']))).toBe('no_member');
+    expect(await memberOf(client.org.id)).toEqual([]);
+  });
+
   test('leave a membership that was given by name, and give none by an unverified address', async () => {
-    provider.settings.groupRules = RULES.map((rule) => ({ ...rule, org: client.org.slug }));
+    useRules();
     const named = await newPerson('developer', { groups: ['platform'] });
     await signIn(named.account);
     expect(await memberOf(client.org.id)).toEqual(['developer']);
