@@ -87,12 +87,11 @@ function changeCommand(): Command {
           changeMember(
             pool,
             await namedOrg(pool, options.org),
-            email,
+            { email },
             { role, labels },
-            operator('member change'),
+            { actor: operator('member change'), at: now() },
           ).catch(explained),
         );
-        if (!member) throw noSuchMember(email);
         const limits = describeLabels(member.labels);
         const only = limits === '' ? '' : `, only sandboxes with ${limits}`;
         print(options, presentMember(member), `${member.email} has the role ${member.role}${only}`);
@@ -115,9 +114,8 @@ function linkCommand(): Command {
   ).action(async (email: string, options: LinkOptions) => {
     const { org, minutes } = options;
     const made = await withDatabase(options, 'member link', async (pool) =>
-      makeLink(pool, await namedOrg(pool, org), email, minutes, operator('member link')),
+      makeLink(pool, await namedOrg(pool, org), email, minutes, operator('member link')).catch(explained),
     );
-    if (!made) throw noSuchMember(email);
     const link = linkText(made.token, options);
     const expires = shortInstant(made.expiresAt);
     print(
@@ -214,9 +212,10 @@ function unlinkCommand(): Command {
     .argument('<email>', 'the e-mail address')
     .action(async (email: string, options: MemberOptions) => {
       const member = await withDatabase(options, 'member unlink', async (pool) =>
-        unlinkMember(pool, await namedOrg(pool, options.org), email, operator('member unlink')),
+        unlinkMember(pool, await namedOrg(pool, options.org), email, operator('member unlink')).catch(
+          explained,
+        ),
       );
-      if (!member) throw noSuchMember(email);
       print(options, presentMember(member), `${member.email} has no account any more, and is signed out`);
     });
 }
@@ -249,12 +248,14 @@ function removeCommand(): Command {
     .argument('<email>', 'the e-mail address')
     .action(async (email: string, options: MemberOptions) => {
       const member = await withDatabase(options, 'member remove', async (pool) =>
-        removeMember(pool, await namedOrg(pool, options.org), email, operator('member remove')).catch(
-          explained,
-        ),
+        removeMember(
+          pool,
+          await namedOrg(pool, options.org),
+          { email },
+          { actor: operator('member remove'), at: now() },
+        ).catch(explained),
       );
-      if (!member) throw noSuchMember(email);
-      print(options, presentMember(member), `${member.email} is a member no more`);
+      print(options, presentMember(member), `${member.email} is no longer a member`);
     });
 }
 
@@ -262,8 +263,4 @@ function describeLabels(labels: Record<string, string>): string {
   return Object.entries(labels)
     .map(([name, value]) => `${name}=${value}`)
     .join(' ');
-}
-
-function noSuchMember(email: string): ExplainedError {
-  return new ExplainedError(`${email} is not a member: see "sandkeep member list"`);
 }

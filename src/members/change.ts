@@ -1,36 +1,38 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Role } from '../access/roles.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
-import { now, type Instant } from '../lib/instant.js';
+import type { Instant } from '../lib/instant.js';
 import { checkLimits } from './check-access.js';
 import { memberFacts } from './facts.js';
 import { refuseWithoutOwner } from './last-owner.js';
-import { lockMember, setAccess, type LockedMember, type MemberRow } from './queries.js';
+import { lockMemberOrThrow } from './lock-member.js';
+import { refuseUnlessOwner, type ChangedBy } from './owner-alone.js';
+import { setAccess, type LockedMember, type MemberName, type MemberRow } from './queries.js';
 
 /**
- * Changes the role of a member and its limits; its sessions have the new rights at once. `labels`: undefined keeps
- * them. Undefined: no member has this address. Throws ApiError for the last owner and for limits that the role cannot
- * have.
+ * Changes the role of a member and its labels; its sessions have the new rights at once. Undefined keeps a part. Throws
+ * ApiError for an unknown member, for an owner that only owners change, for the last owner, and for labels that the role
+ * cannot have.
  */
 export async function changeMember(
   pool: Pool,
   orgId: string,
-  email: string,
-  { role, labels }: { role?: Role | undefined; labels?: Record<string, string> | undefined },
-  actor: EventActor,
-): Promise<MemberRow | undefined> {
+  name: MemberName,
+  access: { role?: Role | undefined; labels?: Record<string, string> | undefined },
+  by: ChangedBy,
+): Promise<MemberRow> {
   return inTransaction(pool, async (tx) => {
-    const locked = await lockMember(tx, orgId, { email });
-    if (!locked) return undefined;
-    const { member } = locked;
-    const wanted = { role: role ?? member.role, labels: labels ?? member.labels };
-    return changeMemberIn(tx, orgId, locked, wanted, { actor, at: now() });
+    const locked = await lockMemberOrThrow(tx, orgId, name);
+    const { role = locked.member.role, labels = locked.member.labels } = access;
+    await refuseUnlessOwner(tx, by, [locked.member.role, role]);
+    return changeMemberIn(tx, orgId, locked, { role, labels }, by);
   });
 }
 
-/** The same in the transaction that has locked the member. */
+/** The same in the transaction that has locked the member. A change to the present access records no event. */
 export async function changeMemberIn(
   tx: Transaction,
   orgId: string,
@@ -39,6 +41,7 @@ export async function changeMemberIn(
   { actor, at }: { actor: EventActor; at: Instant },
 ): Promise<MemberRow> {
   const { member } = locked;
+  if (role === member.role && isDeepStrictEqual(labels, member.labels)) return member;
   const changed = { ...member, role, labels };
   checkLimits(role, labels);
   refuseWithoutOwner(locked, role);

@@ -46,7 +46,7 @@ export const memberExamples: Examples = {
   },
   remove_member: {
     parameters: { member_id: '01a206d5-0a7e-7c11-8a3b-5c5f7d0c1e22' },
-    answer: { message: 'ada@example.com is a member no more' },
+    answer: { message: 'ada@example.com is no longer a member' },
   },
   list_invitations: {
     parameters: { limit: 20 },

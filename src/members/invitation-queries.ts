@@ -25,25 +25,34 @@ export async function countInvitations(sql: Sql, orgId: string): Promise<number>
   return rows[0]!.count;
 }
 
-/** Replaces the invitation of the address. Returns the id of the replaced one. */
+/** Replaces the invitation of the address. */
 export async function putInvitation(
   sql: Sql,
   orgId: string,
   invitation: InvitationRow,
   hash: Buffer,
-): Promise<string | undefined> {
+): Promise<void> {
   const { id, email, role, labels, created_at, created_by, expires_at } = invitation;
-  const { rows } = await sql.query<{ previous: string | null }>(
-    `with previous as (select id from member_invitations where org_id = $1 and lower(email) = lower($4))
-     insert into member_invitations (org_id, hash, ${COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+  await sql.query(
+    `insert into member_invitations (org_id, hash, ${COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
      on conflict (org_id, lower(email)) do update
      set hash = excluded.hash, id = excluded.id, email = excluded.email, role = excluded.role,
        labels = excluded.labels, created_at = excluded.created_at, created_by = excluded.created_by,
-       expires_at = excluded.expires_at
-     returning (select id from previous) as previous`,
+       expires_at = excluded.expires_at`,
     [orgId, hash, id, email, role, labels, created_at, created_by, expires_at],
   );
-  return rows[0]?.previous ?? undefined;
+}
+
+export async function lockInvitation(
+  sql: Sql,
+  orgId: string,
+  email: string,
+): Promise<InvitationRow | undefined> {
+  const { rows } = await sql.query<Row>(
+    `select ${COLUMNS} from member_invitations where org_id = $1 and lower(email) = lower($2) for update`,
+    [orgId, email],
+  );
+  return rows[0];
 }
 
 /** Oldest first, `limit` at most (null: all), after `after` (created_at, id). */
@@ -63,15 +72,17 @@ export async function getInvitations(
   return rows;
 }
 
+export type InvitationName = { id: string } | { email: string };
+
 export async function deleteInvitation(
   sql: Sql,
   orgId: string,
-  by: { id: string } | { email: string },
+  name: InvitationName,
 ): Promise<InvitationRow | undefined> {
   const { rows } = await sql.query<Row>(
     `delete from member_invitations
      where org_id = $1 and (id = $2 or lower(email) = lower($3)) returning ${COLUMNS}`,
-    [orgId, 'id' in by ? by.id : null, 'email' in by ? by.email : null],
+    [orgId, 'id' in name ? name.id : null, 'email' in name ? name.email : null],
   );
   return rows[0];
 }

@@ -1,20 +1,18 @@
-import type { Caller } from '../access/caller.js';
 import { hashOf } from '../access/key-secret.js';
 import type { Role } from '../access/roles.js';
 import { recordEvent } from '../audit/events/record.js';
 import { redactEmail } from '../audit/events/redact-email.js';
-import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
 import { randomBase62 } from '../lib/base62.js';
-import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
+import { addMillis, shortInstant } from '../lib/instant.js';
 import { newId } from '../lib/uuid.js';
 import { alreadyMember } from './add.js';
 import { checkLimits } from './check-access.js';
 import { checkEmail } from './check-person.js';
-import { countInvitations, putInvitation, type InvitationRow } from './invitation-queries.js';
-import { refuseUnlessOwner } from './owner-alone.js';
+import { countInvitations, lockInvitation, putInvitation, type InvitationRow } from './invitation-queries.js';
+import { refuseUnlessOwner, type ChangedBy } from './owner-alone.js';
 import { lockMember } from './queries.js';
 
 const RANDOM_LENGTH = 43;
@@ -32,14 +30,15 @@ export interface InvitationRequest {
 
 /**
  * Invites an address to the organization. A further invitation of the address replaces the first. The token is returned
- * only here. `caller`: undefined for the operator. Throws ApiError.
+ * only here. Throws ApiError.
  */
 export async function inviteMember(
   pool: Pool,
   orgId: string,
   { email, role, labels, hours }: InvitationRequest,
-  { actor, caller, at }: { actor: EventActor; caller?: Caller; at: Instant },
+  by: ChangedBy,
 ): Promise<{ invitation: InvitationRow; token: string }> {
+  const { actor, at } = by;
   checkEmail(email);
   checkLimits(role, labels);
   // 256 random bits.
@@ -55,14 +54,15 @@ export async function inviteMember(
   };
   await inTransaction(pool, async (tx) => {
     const known = await lockMember(tx, orgId, { email });
-    if (caller) await refuseUnlessOwner(tx, caller, [role], at);
+    const previous = await lockInvitation(tx, orgId, email);
+    await refuseUnlessOwner(tx, by, [role, previous?.role]);
     if (known) throw alreadyMember(email);
-    if ((await countInvitations(tx, orgId)) >= MOST_INVITATIONS) {
+    if (!previous && (await countInvitations(tx, orgId)) >= MOST_INVITATIONS) {
       throw new ApiError('quota_exceeded', `an organization has at most ${MOST_INVITATIONS} invitations`, {
         limit: MOST_INVITATIONS,
       });
     }
-    const previous = await putInvitation(tx, orgId, invitation, hashOf(token));
+    await putInvitation(tx, orgId, invitation, hashOf(token));
     await recordEvent(tx, {
       orgId,
       type: 'member_invited',
@@ -72,7 +72,7 @@ export async function inviteMember(
       payload: {
         ...invitationFacts(invitation),
         expires_at: shortInstant(invitation.expires_at),
-        replaces: previous ?? null,
+        replaces: previous?.id ?? null,
       },
     });
   });

@@ -6,7 +6,8 @@ import { inTransaction } from '../db/transaction.js';
 import { randomBase62 } from '../lib/base62.js';
 import { addMillis, now, shortInstant, type Instant } from '../lib/instant.js';
 import { memberFacts } from './facts.js';
-import { lockMember, putLink } from './queries.js';
+import { lockMemberOrThrow } from './lock-member.js';
+import { putLink } from './queries.js';
 
 const RANDOM_LENGTH = 43;
 const TOKEN = /^skl_[0-9A-Za-z]{43}$/;
@@ -18,8 +19,8 @@ export function isLinkToken(text: string): boolean {
 }
 
 /**
- * Makes a link that opens one session of a member, and ends the previous one. The token is returned only here.
- * Undefined: no member has this address.
+ * Makes a link that opens one session of a member, and ends the previous one. The token is returned only here. Throws
+ * ApiError when no member has this address.
  */
 export async function makeLink(
   pool: Pool,
@@ -27,15 +28,13 @@ export async function makeLink(
   email: string,
   minutes: number,
   actor: EventActor,
-): Promise<{ token: string; expiresAt: Instant } | undefined> {
+): Promise<{ token: string; expiresAt: Instant }> {
   // 256 random bits.
   const token = `skl_${randomBase62(RANDOM_LENGTH)}`;
   const at = now();
   const expiresAt = addMillis(at, minutes * 60_000);
   return inTransaction(pool, async (tx) => {
-    const locked = await lockMember(tx, orgId, { email });
-    if (!locked) return undefined;
-    const { member } = locked;
+    const { member } = await lockMemberOrThrow(tx, orgId, { email });
     await putLink(tx, {
       org_id: orgId,
       member_id: member.id,

@@ -70,11 +70,13 @@ export interface LockedMember {
   otherOwners: number;
 }
 
+export type MemberName = { email: string } | { id: string };
+
 /** Locks a member. The owners are locked first, in one order, so that two changes never end the last owner. */
 export async function lockMember(
   sql: Sql,
   orgId: string,
-  by: { email: string } | { id: string },
+  name: MemberName,
 ): Promise<LockedMember | undefined> {
   const { rows: owners } = await sql.query<{ id: string }>(
     `select id from org_members where org_id = $1 and role = 'owner' order by id for update`,
@@ -82,7 +84,7 @@ export async function lockMember(
   );
   const { rows } = await sql.query<Row>(
     `select ${COLUMNS} from org_members where org_id = $1 and (id = $2 or lower(email) = lower($3)) for update`,
-    [orgId, 'id' in by ? by.id : null, 'email' in by ? by.email : null],
+    [orgId, 'id' in name ? name.id : null, 'email' in name ? name.email : null],
   );
   const [member] = rows;
   return member && { member, otherOwners: owners.filter(({ id }) => id !== member.id).length };

@@ -2,21 +2,27 @@ import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction, type Transaction } from '../db/transaction.js';
-import { now, type Instant } from '../lib/instant.js';
+import type { Instant } from '../lib/instant.js';
 import { memberFacts } from './facts.js';
 import { refuseWithoutOwner } from './last-owner.js';
-import { deleteMember, lockMember, type LockedMember, type MemberRow } from './queries.js';
+import { lockMemberOrThrow } from './lock-member.js';
+import { refuseUnlessOwner, type ChangedBy } from './owner-alone.js';
+import { deleteMember, type LockedMember, type MemberName, type MemberRow } from './queries.js';
 
-/** Removes a member, with its sessions. Undefined: no member has this address. Throws ApiError for the last owner. */
+/**
+ * Removes a member, with its sessions. Throws ApiError for an unknown member, for an owner that only owners remove, and
+ * for the last owner.
+ */
 export async function removeMember(
   pool: Pool,
   orgId: string,
-  email: string,
-  actor: EventActor,
-): Promise<MemberRow | undefined> {
+  name: MemberName,
+  by: ChangedBy,
+): Promise<MemberRow> {
   return inTransaction(pool, async (tx) => {
-    const locked = await lockMember(tx, orgId, { email });
-    return locked && removeMemberIn(tx, orgId, locked, { actor, at: now() });
+    const locked = await lockMemberOrThrow(tx, orgId, name);
+    await refuseUnlessOwner(tx, by, [locked.member.role]);
+    return removeMemberIn(tx, orgId, locked, by);
   });
 }
 

@@ -1,24 +1,22 @@
-import type { Caller } from '../access/caller.js';
 import { recordEvent } from '../audit/events/record.js';
-import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
-import type { Instant } from '../lib/instant.js';
-import { deleteInvitation, type InvitationRow } from './invitation-queries.js';
+import { deleteInvitation, type InvitationName, type InvitationRow } from './invitation-queries.js';
 import { invitationFacts } from './invite.js';
-import { refuseUnlessOwner } from './owner-alone.js';
+import { refuseUnlessOwner, type ChangedBy } from './owner-alone.js';
 
-/** Throws ApiError when there is no such invitation. `caller`: undefined for the operator. */
+/** Throws ApiError when there is no such invitation, and for one of an owner that only owners revoke. */
 export async function revokeInvitation(
   pool: Pool,
   orgId: string,
-  by: { id: string } | { email: string },
-  { actor, caller, at }: { actor: EventActor; caller?: Caller; at: Instant },
+  name: InvitationName,
+  by: ChangedBy,
 ): Promise<InvitationRow> {
+  const { actor, at } = by;
   return inTransaction(pool, async (tx) => {
-    if (caller) await refuseUnlessOwner(tx, caller, [], at);
-    const invitation = await deleteInvitation(tx, orgId, by);
+    const invitation = await deleteInvitation(tx, orgId, name);
+    await refuseUnlessOwner(tx, by, [invitation?.role]);
     if (!invitation) throw new ApiError('invitation_not_found');
     await recordEvent(tx, {
       orgId,

@@ -2,16 +2,12 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
-import { inTransaction } from '../db/transaction.js';
-import { ApiError } from '../http/errors.js';
 import { answers, answersToBody, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Uuid } from '../http/schema.js';
-import { changeMemberIn } from './change.js';
+import { changeMember } from './change.js';
 import { DEFAULT_INVITATION_HOURS, inviteMember } from './invite.js';
 import { listInvitations, listMembers, presentInvitation, presentMember } from './list.js';
-import { refuseUnlessOwner } from './owner-alone.js';
-import { lockMember } from './queries.js';
-import { removeMemberIn } from './remove.js';
+import { removeMember } from './remove.js';
 import { revokeInvitation } from './revoke-invitation.js';
 import {
   CreateInvitationRequest,
@@ -57,18 +53,12 @@ export function memberRoutes(app: App): void {
         response: answersToBody(OrgMemberResponse, 'owner_required', 'member_not_found', 'last_owner'),
       },
     },
-    (request) => {
+    async (request) => {
       const { pool, now } = contextOf(request);
       const caller = callerOf(request);
-      const { orgId, actor } = caller;
-      return inTransaction(pool, async (tx) => {
-        const at = now();
-        const locked = await lockMember(tx, orgId, { id: request.params.member_id });
-        if (!locked) throw new ApiError('member_not_found');
-        const { role = locked.member.role, labels = locked.member.labels } = request.body;
-        await refuseUnlessOwner(tx, caller, [locked.member.role, role], at);
-        return presentMember(await changeMemberIn(tx, orgId, locked, { role, labels }, { actor, at }));
-      });
+      const by = { actor: caller.actor, caller, at: now() };
+      const name = { id: request.params.member_id };
+      return presentMember(await changeMember(pool, caller.orgId, name, request.body, by));
     },
   );
 
@@ -85,18 +75,12 @@ export function memberRoutes(app: App): void {
         response: answersToBody(MessageResponse, 'owner_required', 'member_not_found', 'last_owner'),
       },
     },
-    (request) => {
+    async (request) => {
       const { pool, now } = contextOf(request);
       const caller = callerOf(request);
-      const { orgId, actor } = caller;
-      return inTransaction(pool, async (tx) => {
-        const at = now();
-        const locked = await lockMember(tx, orgId, { id: request.params.member_id });
-        if (!locked) throw new ApiError('member_not_found');
-        await refuseUnlessOwner(tx, caller, [locked.member.role], at);
-        const { email } = await removeMemberIn(tx, orgId, locked, { actor, at });
-        return { message: `${email} is a member no more` };
-      });
+      const by = { actor: caller.actor, caller, at: now() };
+      const { email } = await removeMember(pool, caller.orgId, { id: request.params.member_id }, by);
+      return { message: `${email} is no longer a member` };
     },
   );
 
@@ -127,7 +111,7 @@ function invitationRoutes(app: App): void {
         operationId: 'create_invitation',
         summary: 'Invite a person to the organization',
         description:
-          'Returns a link that makes one person a member. A further invitation of the address replaces the first. Only an owner invites owners. The operation takes no `Idempotency-Key`, because the service would have to store the link for it.',
+          'Returns a link that makes one person a member. A further invitation of the address replaces the first. Only an owner invites owners, or replaces the invitation of one. The operation takes no `Idempotency-Key`, because the service would have to store the link for it.',
         body: CreateInvitationRequest,
         response: answersToBody(
           InvitationWithLink,
@@ -141,9 +125,13 @@ function invitationRoutes(app: App): void {
       const { pool, now, settings } = contextOf(request);
       const caller = callerOf(request);
       const { email, role, labels = {}, expires_in_hours: hours = DEFAULT_INVITATION_HOURS } = request.body;
-      const asked = { email, role, labels, hours };
-      const { actor, orgId } = caller;
-      const { invitation, token } = await inviteMember(pool, orgId, asked, { actor, caller, at: now() });
+      const by = { actor: caller.actor, caller, at: now() };
+      const { invitation, token } = await inviteMember(
+        pool,
+        caller.orgId,
+        { email, role, labels, hours },
+        by,
+      );
       const { publicUrl = originOf(request), basePath = '' } = settings;
       // A fragment is not sent to servers, so no log has it.
       return { ...presentInvitation(invitation), link: `${publicUrl}${basePath}/console/sign-in#${token}` };
@@ -157,17 +145,18 @@ function invitationRoutes(app: App): void {
         ...common,
         operationId: 'revoke_invitation',
         summary: 'Revoke an invitation',
-        description: 'Ends the link of the invitation at once.',
+        description:
+          'Ends the link of the invitation at once. Only an owner revokes the invitation of an owner.',
         params: invitationParams,
-        response: answersToBody(MessageResponse, 'invitation_not_found'),
+        response: answersToBody(MessageResponse, 'owner_required', 'invitation_not_found'),
       },
     },
     async (request) => {
       const { pool, now } = contextOf(request);
       const caller = callerOf(request);
-      const by = { id: request.params.invitation_id };
-      const { actor, orgId } = caller;
-      const { email } = await revokeInvitation(pool, orgId, by, { actor, caller, at: now() });
+      const by = { actor: caller.actor, caller, at: now() };
+      const name = { id: request.params.invitation_id };
+      const { email } = await revokeInvitation(pool, caller.orgId, name, by);
       return { message: `the invitation of ${email} is revoked` };
     },
   );

@@ -5,22 +5,21 @@ import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { now } from '../lib/instant.js';
 import { memberFacts } from './facts.js';
-import { clearPerson, lockMember, type MemberRow } from './queries.js';
+import { lockMemberOrThrow } from './lock-member.js';
+import { clearPerson, type MemberRow } from './queries.js';
 
 /**
- * Separates a member from its account of the provider, which ends the sessions of the account. Undefined: no member has
- * this address.
+ * Separates a member from its account of the provider, which ends the sessions of the account. Throws ApiError when no
+ * member has this address.
  */
 export async function unlinkMember(
   pool: Pool,
   orgId: string,
   email: string,
   actor: EventActor,
-): Promise<MemberRow | undefined> {
+): Promise<MemberRow> {
   return inTransaction(pool, async (tx) => {
-    const locked = await lockMember(tx, orgId, { email });
-    if (!locked) return undefined;
-    const { member } = locked;
+    const { member } = await lockMemberOrThrow(tx, orgId, { email });
     await clearPerson(tx, orgId, member.id);
     // A later sign-in of the same account must not revive them.
     await deleteAccountSessions(tx, orgId, member.id);

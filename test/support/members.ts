@@ -2,11 +2,17 @@ import type { Role } from '../../src/access/roles.js';
 import { operator } from '../../src/audit/events/actor.js';
 import { addMember } from '../../src/members/add.js';
 import { makeLink } from '../../src/members/link.js';
+import { now } from '../../src/lib/instant.js';
+import type { ChangedBy } from '../../src/members/owner-alone.js';
 import type { MemberRow } from '../../src/members/queries.js';
 import { sessionAt, type ConsoleSession } from './console.js';
 import type { TestService } from './service.js';
 
 let people = 0;
+
+export function byOperator(): ChangedBy {
+  return { actor: operator('test'), at: now() };
+}
 
 /** A new member of the organization. */
 export async function newMember(
@@ -26,9 +32,8 @@ export async function linkOf(
   { email }: Pick<MemberRow, 'email'>,
   minutes = 60,
 ): Promise<string> {
-  const link = await makeLink(ctx.pool, orgId, email, minutes, operator('test'));
-  if (!link) throw new Error(`${email} is no member`);
-  return link.token;
+  const { token } = await makeLink(ctx.pool, orgId, email, minutes, operator('test'));
+  return token;
 }
 
 export async function postLink(

@@ -1,11 +1,11 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { operator } from '../../../src/audit/events/actor.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { changeMember } from '../../../src/members/change.js';
+import type { MemberRow } from '../../../src/members/queries.js';
 import { removeMember } from '../../../src/members/remove.js';
 import { makeClient, type Client } from '../../support/client.js';
-import { newMember, signInMember } from '../../support/members.js';
+import { byOperator, newMember, signInMember } from '../../support/members.js';
 import { openRaw, requestHead } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
@@ -92,19 +92,15 @@ describe('a request with a delayed body', () => {
   });
 });
 
-test.each<[string, number, (email: string) => Promise<unknown>]>([
-  ['removed', 401, (email) => removeMember(service.ctx.pool, owner.org.id, email, operator('test'))],
+test.each<[string, number, (member: MemberRow) => Promise<unknown>]>([
+  ['removed', 401, (member) => removeMember(service.ctx.pool, owner.org.id, member, byOperator())],
   [
     'made a developer of some sandboxes',
     403,
-    (email) =>
-      changeMember(
-        service.ctx.pool,
-        owner.org.id,
-        email,
-        { role: 'developer', labels: { team: 'ml' } },
-        operator('test'),
-      ),
+    (member) => {
+      const access = { role: 'developer', labels: { team: 'ml' } } as const;
+      return changeMember(service.ctx.pool, owner.org.id, member, access, byOperator());
+    },
   ],
 ])('an administrator that was %s before the end of the body creates no key', async (_, refused, change) => {
   const { pool } = service.ctx;
@@ -136,7 +132,7 @@ test.each<[string, number, (email: string) => Promise<unknown>]>([
       ),
     ({ rowCount }) => rowCount === 1,
   );
-  await change(member.email);
+  await change(member);
   socket.write(body.slice(-1));
   expect(await whole).toMatch(new RegExp(`^HTTP/1\\.1 ${refused} `));
   const { body: keys } = await owner.get('/v1/keys', { limit: 100 });

@@ -132,6 +132,8 @@ describe('an invitation', () => {
     );
     const { body } = await client.post('/v1/invitations', { email: 'more@example.com', role: 'viewer' });
     expect(body.error).toMatchObject({ code: 'quota_exceeded', details: { limit: MOST_INVITATIONS } });
+    const replaced = await client.post('/v1/invitations', { email: '1@example.com', role: 'viewer' });
+    expect(replaced.status).toBe(200);
   });
 });
 
@@ -150,6 +152,22 @@ describe('owners alone', () => {
     const byKey = await client.request(method, path, body === undefined ? {} : { body });
     expect([byKey.status, byKey.body.error.code]).toEqual([403, 'owner_required']);
     expect((await send(byOwner, ...asked)).status).toBe(200);
+  });
+
+  test('revoke the invitation of an owner, and replace it', async () => {
+    const email = 'future.owner@example.com';
+    const made = await send(byOwner, 'POST', '/v1/invitations', { email, role: 'owner' });
+    expect(made.status).toBe(200);
+    const revoke = (by: ConsoleSession, id: string) => send(by, 'DELETE', `/v1/invitations/${id}`);
+    const replace = (by: ConsoleSession) =>
+      send(by, 'POST', '/v1/invitations', { email: email.toUpperCase(), role: 'viewer' });
+    for (const refused of [await revoke(byAdmin, made.body.id), await replace(byAdmin)]) {
+      expect([refused.status, refused.body.error.code]).toEqual([403, 'owner_required']);
+    }
+    expect((await client.get('/v1/invitations')).body.data).toMatchObject([{ email, role: 'owner' }]);
+    const replaced = await replace(byOwner);
+    expect(replaced.body).toMatchObject({ role: 'viewer' });
+    expect((await revoke(byAdmin, replaced.body.id)).status).toBe(200);
   });
 
   test('make an owner of a member', async () => {
@@ -190,6 +208,20 @@ test('a change of labels needs a role that has them', async () => {
   const refused = await client.patch(path, { role: 'auditor' });
   expect([refused.status, refused.body.error.details]).toEqual([400, { field: 'labels' }]);
   expect((await client.patch(path, { role: 'auditor', labels: {} })).body).toMatchObject({ role: 'auditor' });
+});
+
+test.each([
+  ['{}', {}],
+  ['the present access', { role: 'viewer', labels: { team: 'ml' } }],
+])('a change to %s records no event', async (_, body) => {
+  const { id } = await newMember(service, client.org.id, 'viewer', { team: 'ml' });
+  const unchanged = await client.patch(`/v1/members/${id}`, body);
+  expect([unchanged.status, unchanged.body.role, unchanged.body.labels]).toEqual([
+    200,
+    'viewer',
+    { team: 'ml' },
+  ]);
+  expect((await client.get('/v1/events', { event_type: 'member_changed' })).body.data).toEqual([]);
 });
 
 test.each<[string, number, (pool: Pool, id: string) => Promise<unknown>]>([

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { hashOf } from '../../../src/access/key-secret.js';
 import { makeMemberToken } from '../../../src/access/member-session.js';
-import { operator } from '../../../src/audit/events/actor.js';
 import { redactEmail } from '../../../src/audit/events/redact-email.js';
 import { deleteExpiredSessions } from '../../../src/console/jobs.js';
 import { changeMember } from '../../../src/members/change.js';
@@ -10,7 +9,7 @@ import type { MemberRow } from '../../../src/members/queries.js';
 import { removeMember } from '../../../src/members/remove.js';
 import type { Client } from '../../support/client.js';
 import { sessionAt, type ConsoleSession } from '../../support/console.js';
-import { linkOf, newMember, postLink, signInMember } from '../../support/members.js';
+import { byOperator, linkOf, newMember, postLink, signInMember } from '../../support/members.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest, startTestService, type TestService } from '../../support/service.js';
@@ -104,7 +103,7 @@ describe('a link', () => {
     await execute(`update member_links set expires_at = now() where member_id = $1`);
     const gone = await newMember(first, client.org.id, 'viewer');
     const removed = await linkOf(first, client.org.id, gone);
-    await removeMember(first.ctx.pool, client.org.id, gone.email, operator('test'));
+    await removeMember(first.ctx.pool, client.org.id, gone, byOperator());
     const unknown = `skl_${'A'.repeat(43)}`;
     for (const link of ['', 'x', unknown, `${expired}A`, replaced, expired, removed, makeMemberToken()]) {
       const answer = await postLink(first.url, link);
@@ -167,7 +166,7 @@ describe('a session of a member ends in every process at', () => {
   });
 
   test('the removal of the member', async () => {
-    await expectEnd(() => removeMember(first.ctx.pool, client.org.id, member.email, operator('test')));
+    await expectEnd(() => removeMember(first.ctx.pool, client.org.id, member, byOperator()));
   });
 
   test('its absolute end', async () => {
@@ -188,7 +187,7 @@ test('a stream ends with the session of a member', async () => {
     () => 'ended',
     () => 'ended',
   );
-  await removeMember(first.ctx.pool, client.org.id, member.email, operator('test'));
+  await removeMember(first.ctx.pool, client.org.id, member, byOperator());
   expect(await ended).toBe('ended');
 });
 
@@ -214,7 +213,7 @@ test('the use of a session moves its idle end, and never its absolute one', asyn
 
 test('a change of the role and of its limits holds in open sessions', async () => {
   const change = (role: 'finance' | 'developer', labels: Record<string, string>) =>
-    changeMember(first.ctx.pool, client.org.id, member.email, { role, labels }, operator('test'));
+    changeMember(first.ctx.pool, client.org.id, member, { role, labels }, byOperator());
   const seen = async () => [
     await statusOf(there, '/v1/billing/usage'),
     await statusOf(there, '/v1/sandboxes'),
