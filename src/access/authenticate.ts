@@ -15,7 +15,7 @@ import { KeyCache } from './key-cache.js';
 import { accessOfHolder, callerOfHolder, isMember, refusalOf, type Holder } from './holder.js';
 import type { SecretRow } from './key-queries.js';
 import { KeyUses, type RefusalReason } from './key-uses.js';
-import { ifStillOpen, isMemberToken, MemberSessionCache, type MemberSessionRow } from './member-session.js';
+import { ifStillOpen, MEMBER_TOKEN, MemberSessionCache, type MemberSessionRow } from './member-session.js';
 import { makeLimits, unitsOf } from './rate-limit.js';
 import { requireScope } from './required-scope.js';
 import { makeRevocationWatch } from './revocation-watch.js';
@@ -129,7 +129,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
 
   function findBySession(request: FastifyRequest, token: string, at: Instant): Credential {
     const network = networkOf(request);
-    if (isMemberToken(token)) {
+    if (MEMBER_TOKEN.isWellFormed(token)) {
       return {
         cached: ifStillOpen(memberSessions.cached(token), at),
         find: async () => ifStillOpen(await memberSessions.find(token, network), ctx.now()),

@@ -1,7 +1,7 @@
 import type { Changes } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
-import { randomBase62 } from '../lib/base62.js';
 import type { Instant } from '../lib/instant.js';
+import { tokenKind } from '../lib/token.js';
 import { CredentialCache } from './credential-cache.js';
 import { hashOf } from './key-secret.js';
 import type { Role } from './roles.js';
@@ -23,17 +23,8 @@ export interface MemberSessionRow {
   person_id: string | null;
 }
 
-const TOKEN = /^skm_[0-9A-Za-z]{43}$/;
-const RANDOM_LENGTH = 43;
-
-/** 256 random bits. Tokens of sessions of keys begin with `sks_`. */
-export function makeMemberToken(): string {
-  return `skm_${randomBase62(RANDOM_LENGTH)}`;
-}
-
-export function isMemberToken(text: string): boolean {
-  return TOKEN.test(text);
-}
+/** Tokens of sessions of keys begin with `sks_`. */
+export const MEMBER_TOKEN = tokenKind('skm_');
 
 /** In the order of the hashes, also expired ones. No query is bound to an organization before this one. */
 export async function findMemberSessions(
@@ -72,7 +63,7 @@ export class MemberSessionCache extends CredentialCache<MemberSessionRow> {
     super(
       {
         find: (tokens) => findMemberSessions(sql, tokens.map(hashOf)),
-        isWellFormed: isMemberToken,
+        isWellFormed: MEMBER_TOKEN.isWellFormed,
         channels: ['session'],
       },
       changes,

@@ -2,7 +2,7 @@ import type { Changes } from '../db/changes.js';
 import type { Sql } from '../db/pool.js';
 import { CredentialCache } from './credential-cache.js';
 import { hashOf } from './key-secret.js';
-import { isSessionToken } from './session-cookie.js';
+import { SESSION_TOKEN } from './session-cookie.js';
 import { findSessions, type SessionRow } from './session-queries.js';
 
 export class SessionCache extends CredentialCache<SessionRow> {
@@ -10,7 +10,7 @@ export class SessionCache extends CredentialCache<SessionRow> {
     super(
       {
         find: (tokens) => findSessions(sql, tokens.map(hashOf)),
-        isWellFormed: isSessionToken,
+        isWellFormed: SESSION_TOKEN.isWellFormed,
         channels: ['key', 'session'],
       },
       changes,

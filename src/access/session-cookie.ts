@@ -2,7 +2,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
 import { ApiError } from '../http/errors.js';
 import { wantsWebSocket } from '../http/upgrade.js';
-import { randomBase62 } from '../lib/base62.js';
+import { tokenKind } from '../lib/token.js';
 import type { Settings } from '../settings.js';
 import { checkOwnOrigin } from './origin.js';
 
@@ -20,18 +20,10 @@ export interface Session {
 }
 
 const NAME = 'sandkeep_session';
-const TOKEN = /^sks_[0-9A-Za-z]{43}$/;
-const RANDOM_LENGTH = 43;
 const CSRF_HEADER = 'x-csrf-token';
 
-/** 256 random bits. */
-export function makeSessionToken(): string {
-  return `sks_${randomBase62(RANDOM_LENGTH)}`;
-}
-
-export function isSessionToken(text: string): boolean {
-  return TOKEN.test(text);
-}
+/** The token of a session that a key opened. */
+export const SESSION_TOKEN = tokenKind('sks_');
 
 export class SessionCookies {
   private readonly secureName: string;
@@ -59,8 +51,8 @@ export class SessionCookies {
   }
 
   /**
-   * The cookie that gives a token to the browser for some seconds. `isPublicHttps`: browsers reach the service over HTTPS,
-   * whatever the request says. A navigation names no origin.
+   * The cookie that gives a token to the browser for some seconds. `isPublicHttps`: browsers reach the service over
+   * HTTPS, whatever the request says. A navigation names no origin.
    */
   give(request: FastifyRequest, token: string, maxAgeSecs: number, isPublicHttps = false): string {
     return isPublicHttps || isHttps(request)

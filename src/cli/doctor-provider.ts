@@ -1,25 +1,7 @@
-import type { OptionName } from '../config/options.js';
 import { providerSettings, type ProviderOptions } from '../config/provider-settings.js';
 import type { Finding } from '../engine/finding.js';
 
 const check = 'sign-in';
-
-export const PROVIDER_OPTIONS = [
-  'publicUrl',
-  'oidcIssuer',
-  'oidcClientId',
-  'oidcClientSecret',
-  'oidcClientSecretFile',
-  'oidcName',
-  'oidcScopes',
-  'oidcDomains',
-  'oidcRequire',
-  'oidcGroupsClaim',
-  'oidcRoles',
-  'oidcTrustEmail',
-  'oidcAllow',
-  'oidcHttp',
-] as const satisfies OptionName[];
 
 /** Nothing without a provider. Reads the metadata of the provider as the service does. */
 export async function inspectProvider(options: ProviderOptions): Promise<Finding[]> {

@@ -6,6 +6,7 @@ import { automaticEngine } from '../engines/plan.js';
 import { EXAMINED_OPTIONS, engineNamed } from '../engines/register.js';
 import { counted } from '../lib/counted.js';
 import type { Config } from '../config/options.js';
+import { SIGN_IN_OPTION_NAMES } from '../config/sign-in-options.js';
 import { databaseCommand, print } from './command.js';
 import { withConfig } from './config-options.js';
 import { checkDatabase } from './doctor-database.js';
@@ -15,7 +16,7 @@ import { inspectKeys, type KeyOptions } from './doctor-keys.js';
 import { checkDescriptors, checkNode, checkSystem } from './doctor-machine.js';
 import { hostSystem, type HostSystem } from '../engine/host-system.js';
 import { inspectPreviews } from './doctor-previews.js';
-import { inspectProvider, PROVIDER_OPTIONS } from './doctor-provider.js';
+import { inspectProvider } from './doctor-provider.js';
 import { inspectTls } from './doctor-tls.js';
 
 const NAMES = [
@@ -34,7 +35,7 @@ const NAMES = [
   'advertiseUrl',
   'host',
   'basePath',
-  ...PROVIDER_OPTIONS,
+  ...SIGN_IN_OPTION_NAMES,
   ...EXAMINED_OPTIONS,
 ] as const;
 type DoctorOptions = KeyOptions & Pick<Config, (typeof NAMES)[number]>;

@@ -121,7 +121,7 @@ function linkCommand(): Command {
     print(
       options,
       { link, expires_at: expires },
-      `${link}\n\nThe link opens one session, until ${expires}. Whoever has it is ${email}: send it privately.`,
+      `${link}\n\nThe link opens one session as ${email}, until ${expires}: send it privately.`,
     );
   });
 }

@@ -4,7 +4,7 @@ import { parsePairs } from '../lib/pairs.js';
 import type { DestinationPolicy } from '../outbound/destination.js';
 import { resolveBySystem, type Resolve } from '../outbound/resolve.js';
 import type { Config } from './options.js';
-import { GROUP_ROLES } from './sign-in-options.js';
+import { GROUP_ROLES, type SIGN_IN_OPTIONS } from './sign-in-options.js';
 
 export interface GroupRule {
   group: string;
@@ -37,24 +37,7 @@ export interface ProviderSettings {
 
 const TIMEOUT_MS = 10_000;
 
-export type ProviderOptions = Pick<
-  Config,
-  | 'publicUrl'
-  | 'basePath'
-  | 'oidcIssuer'
-  | 'oidcClientId'
-  | 'oidcClientSecret'
-  | 'oidcClientSecretFile'
-  | 'oidcName'
-  | 'oidcScopes'
-  | 'oidcDomains'
-  | 'oidcRequire'
-  | 'oidcGroupsClaim'
-  | 'oidcRoles'
-  | 'oidcTrustEmail'
-  | 'oidcAllow'
-  | 'oidcHttp'
->;
+export type ProviderOptions = Pick<Config, keyof typeof SIGN_IN_OPTIONS | 'basePath'>;
 
 /** Null without an issuer. Throws ExplainedError for options that do not fit together. */
 export function providerSettings(options: ProviderOptions): ProviderSettings | null {

@@ -42,7 +42,7 @@ export const SIGN_IN_OPTIONS = {
   },
   oidcScopes: {
     type: text('<scopes>', 'scopes of OpenID Connect, separated by spaces'),
-    description: 'scopes that the provider is asked for',
+    description: 'scopes of a sign-in by the provider',
     default: 'openid email profile',
   },
   oidcDomains: {
@@ -91,3 +91,5 @@ export const SIGN_IN_OPTIONS = {
     default: false,
   },
 } as const;
+
+export const SIGN_IN_OPTION_NAMES = Object.keys(SIGN_IN_OPTIONS) as (keyof typeof SIGN_IN_OPTIONS)[];

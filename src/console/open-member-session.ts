@@ -1,6 +1,6 @@
 import { memberActor } from '../access/holder.js';
 import { hashOf } from '../access/key-secret.js';
-import { makeMemberToken, type MemberSessionRow } from '../access/member-session.js';
+import { MEMBER_TOKEN, type MemberSessionRow } from '../access/member-session.js';
 import { csrfTokenOf, type Session } from '../access/session-cookie.js';
 import { SESSION_IDLE_MS } from '../access/session-uses.js';
 import { recordEvent } from '../audit/events/record.js';
@@ -37,7 +37,7 @@ export async function openMemberSession(
   { at, method, account = null, expiresAt = addMillis(at, MEMBER_SESSION_MS) }: Opening,
 ): Promise<OpenedSession> {
   const { org_id: orgId, id: memberId } = member;
-  const token = makeMemberToken();
+  const token = MEMBER_TOKEN.make();
   const hash = hashOf(token);
   const id = newId();
   const idleAt = addMillis(at, SESSION_IDLE_MS);

@@ -38,7 +38,7 @@ export function sessionRoutes(
       const idToken = await signOut(contextOf(request), callerOf(request), ofCookie(request));
       forgetSessions();
       void reply.header('set-cookie', cookies.clear());
-      // A provider that does not answer keeps nobody from signing out here.
+      // A sign-out here succeeds although the provider does not answer.
       const url =
         idToken === undefined
           ? undefined

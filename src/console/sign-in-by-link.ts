@@ -4,8 +4,9 @@ import { hashOf } from '../access/key-secret.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
-import { acceptInvitation, isInvitation } from '../members/accept-invitation.js';
-import { isLinkToken } from '../members/link.js';
+import { acceptInvitation } from '../members/accept-invitation.js';
+import { INVITATION_TOKEN } from '../members/invite.js';
+import { LINK_TOKEN } from '../members/link.js';
 import { takeLink } from '../members/queries.js';
 import { openMemberSession, type OpenedSession } from './open-member-session.js';
 
@@ -17,13 +18,14 @@ export async function signInByLink(
   { pool, now, settings }: Pick<Context, 'pool' | 'now' | 'settings'>,
   token: string,
 ): Promise<{ caller: Caller; session: OpenedSession }> {
-  if (isInvitation(token) && settings.provider) {
+  const isInvitation = INVITATION_TOKEN.isWellFormed(token);
+  if (isInvitation && settings.provider) {
     throw new ApiError('invalid_sign_in_link', 'the invitation needs an account: sign in with the provider');
   }
-  if (!isLinkToken(token) && !isInvitation(token)) throw new ApiError('invalid_sign_in_link');
+  if (!isInvitation && !LINK_TOKEN.isWellFormed(token)) throw new ApiError('invalid_sign_in_link');
   return inTransaction(pool, async (tx) => {
     const at = now();
-    const member = isInvitation(token)
+    const member = isInvitation
       ? await acceptInvitation(tx, token, at)
       : await takeLink(tx, hashOf(token), at);
     if (!member) throw new ApiError('invalid_sign_in_link');

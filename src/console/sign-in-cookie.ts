@@ -1,13 +1,15 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { randomBase62 } from '../lib/base62.js';
-import { isInvitation } from '../members/accept-invitation.js';
+import { tokenKind } from '../lib/token.js';
+import { INVITATION_TOKEN } from '../members/invite.js';
 import type { SignInSecrets } from '../people/provider.js';
 
-/** How long a person may take at the provider. */
+/** The longest time of a person at the provider. */
 const SIGN_IN_MS = 10 * 60_000;
 const LONGEST_PATH = 1_000;
-const RANDOM_LENGTH = 43;
-const VALUE = /^sko_[0-9A-Za-z]{43}\.(\d{13})\.([\w-]{0,2000})\.(|ski_[0-9A-Za-z]{43})$/;
+const SECRET = tokenKind('sko_');
+const VALUE = new RegExp(
+  String.raw`^${SECRET.pattern}\.(\d{13})\.([\w-]{0,2000})\.(|${INVITATION_TOKEN.pattern})$`,
+);
 
 /** A sign-in by the provider that a browser has begun. */
 export interface BegunSignIn {
@@ -40,10 +42,9 @@ export class SignInCookies {
     { path, invitation = '' }: { path: string; invitation?: string },
     at: number,
   ): { cookie: string; begun: BegunSignIn } {
-    const secret = `sko_${randomBase62(RANDOM_LENGTH)}`;
     const target = isConsolePath(path) ? path : '/';
-    const accepted = isInvitation(invitation) ? invitation : '';
-    const value = `${secret}.${at}.${Buffer.from(target).toString('base64url')}.${accepted}`;
+    const accepted = INVITATION_TOKEN.isWellFormed(invitation) ? invitation : '';
+    const value = `${SECRET.make()}.${at}.${Buffer.from(target).toString('base64url')}.${accepted}`;
     const cookie = `${this.name}=${value}; ${this.attributes}; Max-Age=${SIGN_IN_MS / 1_000}`;
     return { cookie, begun: { secrets: secretsOf(value), path: target, invitation: accepted || undefined } };
   }

@@ -1,7 +1,7 @@
 import type { Caller } from '../access/caller.js';
 import type { SecretRow } from '../access/key-queries.js';
 import { hashOf } from '../access/key-secret.js';
-import { csrfTokenOf, makeSessionToken, type Session } from '../access/session-cookie.js';
+import { csrfTokenOf, SESSION_TOKEN, type Session } from '../access/session-cookie.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
@@ -20,7 +20,7 @@ export async function signIn(
   key: SecretRow,
 ): Promise<Session & { token: string; lifetimeSecs: number }> {
   const { orgId, actor } = caller;
-  const token = makeSessionToken();
+  const token = SESSION_TOKEN.make();
   const hash = hashOf(token);
   const at = now();
   const ends = [addMillis(at, LIFETIME_MS), key.expires_at, key.until].filter((end) => end !== null);

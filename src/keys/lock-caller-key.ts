@@ -10,7 +10,7 @@ import type { Instant } from '../lib/instant.js';
 import { lockKeys } from './queries.js';
 
 /**
- * Locks the key of a request, or the member of its session, and returns its present access: a revocation or a change of
+ * Locks the key of a request, or the member of its session, and returns its present access. A revocation or a change of
  * the role may come between the authentication and the body. `changed`: a second key to lock for a change. Throws
  * ApiError when the caller may no longer write keys.
  */

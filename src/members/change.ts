@@ -13,9 +13,9 @@ import { refuseUnlessOwner, type ChangedBy } from './owner-alone.js';
 import { setAccess, type LockedMember, type MemberName, type MemberRow } from './queries.js';
 
 /**
- * Changes the role of a member and its labels; its sessions have the new rights at once. Undefined keeps a part. Throws
- * ApiError for an unknown member, for an owner that only owners change, for the last owner, and for labels that the role
- * cannot have.
+ * Changes the role of a member and its labels; its sessions have the new rights at once. Undefined keeps a part.
+ * Throws ApiError for an unknown member, for an owner that only owners change, for the last owner, and for labels that
+ * the role cannot have.
  */
 export async function changeMember(
   pool: Pool,

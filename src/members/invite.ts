@@ -5,8 +5,8 @@ import { redactEmail } from '../audit/events/redact-email.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
 import { ApiError } from '../http/errors.js';
-import { randomBase62 } from '../lib/base62.js';
 import { addMillis, shortInstant } from '../lib/instant.js';
+import { tokenKind } from '../lib/token.js';
 import { newId } from '../lib/uuid.js';
 import { alreadyMember } from './add.js';
 import { checkLimits } from './check-access.js';
@@ -15,7 +15,7 @@ import { countInvitations, lockInvitation, putInvitation, type InvitationRow } f
 import { refuseUnlessOwner, type ChangedBy } from './owner-alone.js';
 import { lockMember } from './queries.js';
 
-const RANDOM_LENGTH = 43;
+export const INVITATION_TOKEN = tokenKind('ski_');
 const HOUR_MS = 60 * 60_000;
 export const DEFAULT_INVITATION_HOURS = 72;
 export const LONGEST_INVITATION_HOURS = 30 * 24;
@@ -41,8 +41,7 @@ export async function inviteMember(
   const { actor, at } = by;
   checkEmail(email);
   checkLimits(role, labels);
-  // 256 random bits.
-  const token = `ski_${randomBase62(RANDOM_LENGTH)}`;
+  const token = INVITATION_TOKEN.make();
   const invitation: InvitationRow = {
     id: newId(),
     email,

@@ -2,7 +2,7 @@ import type { Role } from '../access/roles.js';
 import { ApiError } from '../http/errors.js';
 import type { LockedMember } from './queries.js';
 
-/** Whether a change leaves the organization without an owner. `role`: the role afterwards; undefined: the member goes. */
+/** Whether a change leaves no owner. `role`: the role afterwards; undefined: the member goes. */
 export function leavesNoOwner({ member, otherOwners }: LockedMember, role: Role | undefined): boolean {
   return member.role === 'owner' && role !== 'owner' && otherOwners === 0;
 }

@@ -3,20 +3,15 @@ import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction } from '../db/transaction.js';
-import { randomBase62 } from '../lib/base62.js';
 import { addMillis, now, shortInstant, type Instant } from '../lib/instant.js';
+import { tokenKind } from '../lib/token.js';
 import { memberFacts } from './facts.js';
 import { lockMemberOrThrow } from './lock-member.js';
 import { putLink } from './queries.js';
 
-const RANDOM_LENGTH = 43;
-const TOKEN = /^skl_[0-9A-Za-z]{43}$/;
+export const LINK_TOKEN = tokenKind('skl_');
 export const DEFAULT_LINK_MINUTES = 60;
 export const LONGEST_LINK_MINUTES = 7 * 24 * 60;
-
-export function isLinkToken(text: string): boolean {
-  return TOKEN.test(text);
-}
 
 /**
  * Makes a link that opens one session of a member, and ends the previous one. The token is returned only here. Throws
@@ -29,8 +24,7 @@ export async function makeLink(
   minutes: number,
   actor: EventActor,
 ): Promise<{ token: string; expiresAt: Instant }> {
-  // 256 random bits.
-  const token = `skl_${randomBase62(RANDOM_LENGTH)}`;
+  const token = LINK_TOKEN.make();
   const at = now();
   const expiresAt = addMillis(at, minutes * 60_000);
   return inTransaction(pool, async (tx) => {

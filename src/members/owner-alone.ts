@@ -15,9 +15,9 @@ export interface ChangedBy {
 }
 
 /**
- * Only owners add, change and remove owners: an administrator, or the key that one made, does not rise. The role of the
- * caller is read again, because it may have changed since the authentication. Throws ApiError, also for a caller that is
- * no longer an administrator.
+ * Only owners add, change and remove owners: an administrator, or the key that one made, does not rise. The role of
+ * the caller is read again, because it may have changed since the authentication. Throws ApiError, also for a caller
+ * that is no longer an administrator.
  */
 export async function refuseUnlessOwner(
   tx: Transaction,

@@ -15,8 +15,8 @@ import { findOrgs } from './queries.js';
 const STRONGEST: readonly Role[] = GROUP_ROLES;
 
 /**
- * Gives, changes and takes the memberships that groups decide about. A membership that somebody added by name stays as
- * it is, and so does the last owner of an organization. Without rules no group gives anything: memberships by groups are
+ * Gives, changes and takes the memberships that groups decide about. A membership that was added by name stays as it
+ * is, and so does the last owner of an organization. Without rules no group gives anything: memberships by groups are
  * taken.
  */
 export async function applyGroups(

@@ -63,8 +63,8 @@ export function readIdentity(
 }
 
 /**
- * The claims of the ID token, and those that only userinfo has. An address and its verification come from one of the two:
- * from userinfo where the ID token does not say whether its address is verified.
+ * The claims of the ID token, and those that only userinfo has. An address and its verification come from one of the
+ * two: from userinfo where the ID token does not say whether its address is verified.
  */
 export function joinClaims(
   token: Record<string, unknown>,

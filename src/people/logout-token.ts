@@ -53,7 +53,8 @@ export async function readLogoutToken(
   }
   const named = { jti: textOf(jti), sid: textOf(sid), subject: textOf(sub) };
   if (named.jti === null) throw new Error('the logout token has no jti');
-  if (named.sid === null && named.subject === null) throw new Error('the logout token names nobody');
+  if (named.sid === null && named.subject === null)
+    throw new Error('the logout token has neither sid nor sub');
   return { ...named, jti: named.jti };
 }
 

@@ -2,14 +2,14 @@ import type { Caller } from '../../access/caller.js';
 import { hashOf } from '../../access/key-secret.js';
 import { invalidTicket } from '../../access/terminal-ticket.js';
 import type { Context } from '../../context.js';
-import { randomBase62 } from '../../lib/base62.js';
 import { addMillis, shortInstant } from '../../lib/instant.js';
+import { tokenKind } from '../../lib/token.js';
 import { commandOf } from '../exec/read-command.js';
 import { insertTicket, takeTicket } from './queries.js';
 import type { TerminalRequest } from './schema.js';
 
 const LIFETIME_MS = 60_000;
-const RANDOM_LENGTH = 43;
+const TICKET = tokenKind('skt_');
 
 export async function makeTicket(
   { pool, now, keyring }: Context,
@@ -21,7 +21,7 @@ export async function makeTicket(
   if (!key && !session) throw new Error('a ticket needs a key or a session');
   // Refuses variables with bad names now.
   commandOf({ cmd: '/bin/sh', ...request }, 0);
-  const ticket = `skt_${randomBase62(RANDOM_LENGTH)}`;
+  const ticket = TICKET.make();
   const expiresAt = addMillis(now(), LIFETIME_MS);
   await insertTicket(pool, {
     org_id: orgId,

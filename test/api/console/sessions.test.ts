@@ -1,42 +1,32 @@
 import { request as httpRequest } from 'node:http';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { FULL_ACCESS } from '../../../src/access/access.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { deleteExpiredSessions } from '../../../src/console/jobs.js';
 import { createKey } from '../../../src/keys/create.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
-import type { Client } from '../../support/client.js';
 import { sessionAt, signIn, type ConsoleSession } from '../../support/console.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
-import { startForTest, startTestService, type TestService } from '../../support/service.js';
+import { startForTest } from '../../support/service.js';
+import { useTwoServices } from '../../support/two-services.js';
 
-let first: TestService;
-let second: TestService;
-let client: Client;
+const its = useTwoServices();
 let keyId: string;
 let key: string;
 let here: ConsoleSession;
 let there: ConsoleSession;
 
-beforeAll(async () => {
-  first = await startTestService({ worker: false });
-  second = await startTestService({ worker: false, beside: first });
-  client = await first.newOrg();
-});
-afterAll(async () => {
-  await second.close();
-  await first.close();
-});
 beforeEach(async () => {
-  await until(
-    async () => Promise.resolve(first.ctx.changes.live && second.ctx.changes.live),
-    (live) => live,
-  );
-  ({ id: keyId, key } = await createKey(first.ctx.pool, client.org.id, 'signed in', operator('test')));
-  here = await signIn(first, key);
-  there = sessionAt(second.url, here);
+  ({ id: keyId, key } = await createKey(
+    its.first.ctx.pool,
+    its.client.org.id,
+    'signed in',
+    operator('test'),
+  ));
+  here = await signIn(its.first, key);
+  there = sessionAt(its.second.url, here);
   expect([await statusOf(here), await statusOf(there)]).toEqual([200, 200]);
 });
 
@@ -61,7 +51,7 @@ async function lastAccepted(session: ConsoleSession, end: number): Promise<numbe
   return last;
 }
 
-/** Ends the session, and expects each process to refuse it within a second. */
+/** Ends the session, and expects each process to refuse it within a its.second. */
 async function expectEnd(end: () => Promise<unknown>): Promise<void> {
   await end();
   const ended = performance.now();
@@ -87,41 +77,44 @@ describe('a session ends in every process within a second of', () => {
   });
 
   test('the revocation of its key', async () => {
-    await expectEnd(() => client.delete(`/v1/keys/${keyId}`));
+    await expectEnd(() => its.client.delete(`/v1/keys/${keyId}`));
   });
 
   test('the revocation by the operator', async () => {
-    await expectEnd(() => revokeKey(first.ctx.pool, keyId, operator('test')));
+    await expectEnd(() => revokeKey(its.first.ctx.pool, keyId, operator('test')));
   });
 
   test('a rotation without overlap', async () => {
-    await expectEnd(() => client.post(`/v1/keys/${keyId}/rotate`, { overlap_secs: 0 }));
+    await expectEnd(() => its.client.post(`/v1/keys/${keyId}/rotate`, { overlap_secs: 0 }));
   });
 
   test('the end of the overlap', async () => {
-    await client.post(`/v1/keys/${keyId}/rotate`, { overlap_secs: 3600 });
+    await its.client.post(`/v1/keys/${keyId}/rotate`, { overlap_secs: 3600 });
     expect([await statusOf(here), await statusOf(there)]).toEqual([200, 200]);
     await expectEnd(() =>
-      first.ctx.pool.query('update api_key_replaced_secrets set until = now() where key_id = $1', [keyId]),
-    );
-  });
-
-  test('the expiry of its key', async () => {
-    await expectEnd(() =>
-      first.ctx.pool.query('update api_keys set expires_at = now(), expiry_recorded = true where id = $1', [
+      its.first.ctx.pool.query('update api_key_replaced_secrets set until = now() where key_id = $1', [
         keyId,
       ]),
     );
   });
 
+  test('the expiry of its key', async () => {
+    await expectEnd(() =>
+      its.first.ctx.pool.query(
+        'update api_keys set expires_at = now(), expiry_recorded = true where id = $1',
+        [keyId],
+      ),
+    );
+  });
+
   test('its own expiry', async () => {
     await expectEnd(() =>
-      first.ctx.pool.query('update console_sessions set expires_at = now() where key_id = $1', [keyId]),
+      its.first.ctx.pool.query('update console_sessions set expires_at = now() where key_id = $1', [keyId]),
     );
   });
 
   test('a change of the networks of its key', async () => {
-    await first.ctx.pool.query(`update api_keys set cidrs = '{192.0.2.0/24}' where id = $1`, [keyId]);
+    await its.first.ctx.pool.query(`update api_keys set cidrs = '{192.0.2.0/24}' where id = $1`, [keyId]);
     expect(
       await until(
         () => statusOf(there),
@@ -147,7 +140,7 @@ test('a stream ends with the session, in another process too', async () => {
 });
 
 test('the sign-out ends one session of the key, and a replayed cookie stays refused', async () => {
-  const other = await signIn(first, key);
+  const other = await signIn(its.first, key);
   await here.fetch('/console/session', { method: 'DELETE' });
   expect([await statusOf(here), await statusOf(other)]).toEqual([401, 200]);
   const again = await here.fetch('/console/session', { method: 'DELETE' });
@@ -159,19 +152,21 @@ test('the session can be read again, without a new cookie', async () => {
   expect(await answer.json()).toMatchObject({
     csrf_token: here.csrf,
     expires_at: here.expiresAt,
-    organization: client.org,
+    organization: its.client.org,
     key: { id: keyId },
   });
   expect(answer.headers.getSetCookie()).toEqual([]);
-  const byKey = await fetch(`${first.url}/console/session`, { headers: { authorization: `Bearer ${key}` } });
+  const byKey = await fetch(`${its.first.url}/console/session`, {
+    headers: { authorization: `Bearer ${key}` },
+  });
   expect(byKey.status).toBe(401);
-  expect((await fetch(`${first.url}/console/session`)).status).toBe(401);
+  expect((await fetch(`${its.first.url}/console/session`)).status).toBe(401);
 });
 
 test('a key in the header counts instead of the cookie', async () => {
   const bad = await here.fetch('/v1/me/org', { headers: { authorization: 'Bearer skp_bad' } });
   expect(await bad.json()).toMatchObject({ error: { code: 'invalid_api_key' } });
-  const other = await first.newOrg();
+  const other = await its.first.newOrg();
   const good = await here.fetch('/v1/me/org', { headers: { authorization: `Bearer ${other.key}` } });
   expect(await good.json()).toMatchObject({ id: other.org.id });
 });
@@ -182,30 +177,30 @@ test.each([
   ['an empty one', 'sandkeep_session='],
   ['one of another form', 'sandkeep_session=skp_x'],
 ])('%s opens nothing', async (_, cookie) => {
-  const { status } = await fetch(`${first.url}/v1/me/org`, { headers: { cookie } });
+  const { status } = await fetch(`${its.first.url}/v1/me/org`, { headers: { cookie } });
   expect(status).toBe(401);
 });
 
 test('a request with two session cookies is refused', async () => {
-  const { status } = await fetch(`${first.url}/v1/me/org`, {
+  const { status } = await fetch(`${its.first.url}/v1/me/org`, {
     headers: { cookie: `${here.cookie}; theme=dark; ${here.cookie}` },
   });
   expect(status).toBe(401);
 });
 
 test('over HTTPS a cookie without the prefix does not count', async () => {
-  const headers = { origin: `https://${new URL(first.url).host}` };
+  const headers = { origin: `https://${new URL(its.first.url).host}` };
   expect((await here.fetch('/v1/me/org', { headers })).status).toBe(401);
 });
 
 test('labels of the key narrow the session', async () => {
-  const { body: sandbox } = await client.post('/v1/sandboxes', smallRequest('unlabelled'));
-  const narrow = await createKey(first.ctx.pool, client.org.id, 'narrow', operator('test'), {
+  const { body: sandbox } = await its.client.post('/v1/sandboxes', smallRequest('unlabelled'));
+  const narrow = await createKey(its.first.ctx.pool, its.client.org.id, 'narrow', operator('test'), {
     ...FULL_ACCESS,
     scopes: ['sandboxes:read'],
     labels: { team: 'web' },
   });
-  const session = await signIn(first, narrow.key);
+  const session = await signIn(its.first, narrow.key);
   expect((await session.fetch(`/v1/sandboxes/${sandbox.id}`)).status).toBe(404);
   const listed = (await (await session.fetch('/v1/sandboxes')).json()) as { data: unknown[] };
   expect(listed.data).toEqual([]);
@@ -213,7 +208,7 @@ test('labels of the key narrow the session', async () => {
 
 test('no cookie opens a WebSocket', async () => {
   const status = await new Promise((resolve, reject) => {
-    const request = httpRequest(first.url, {
+    const request = httpRequest(its.first.url, {
       path: `/v1/sandboxes/${keyId}/agent`,
       headers: {
         cookie: here.cookie,
@@ -248,8 +243,11 @@ test('a request by cookie costs no query more than one by key', async () => {
 
 test('rows of expired sessions are deleted', async () => {
   const at = addMillis(now(), -1_000);
-  await first.ctx.pool.query('update console_sessions set expires_at = $2 where key_id = $1', [keyId, at]);
-  await deleteExpiredSessions(first.ctx);
-  const { rows } = await first.ctx.pool.query('select from console_sessions where key_id = $1', [keyId]);
+  await its.first.ctx.pool.query('update console_sessions set expires_at = $2 where key_id = $1', [
+    keyId,
+    at,
+  ]);
+  await deleteExpiredSessions(its.first.ctx);
+  const { rows } = await its.first.ctx.pool.query('select from console_sessions where key_id = $1', [keyId]);
   expect(rows).toEqual([]);
 });

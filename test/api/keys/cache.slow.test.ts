@@ -1,5 +1,5 @@
 import { BlockList } from 'node:net';
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { beforeEach, describe, expect, test, vi } from 'vitest';
 import { FULL_ACCESS } from '../../../src/access/access.js';
 import { KeyCache } from '../../../src/access/key-cache.js';
 import { makeKey } from '../../../src/access/key-secret.js';
@@ -7,33 +7,18 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { createKey } from '../../../src/keys/create.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
 import { sleep } from '../../../src/lib/sleep.js';
-import type { Client } from '../../support/client.js';
-import { startTestService, type TestService } from '../../support/service.js';
+import type { TestService } from '../../support/service.js';
+import { useTwoServices } from '../../support/two-services.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until } from '../../support/polling.js';
 
-let first: TestService;
-let second: TestService;
-let client: Client;
+const its = useTwoServices();
 let key: string;
 let keyId: string;
 
-beforeAll(async () => {
-  first = await startTestService({ worker: false });
-  second = await startTestService({ worker: false, beside: first });
-  client = await first.newOrg();
-});
-afterAll(async () => {
-  await second.close();
-  await first.close();
-});
 beforeEach(async () => {
-  await until(
-    async () => Promise.resolve(first.ctx.changes.live && second.ctx.changes.live),
-    (live) => live,
-  );
-  ({ id: keyId, key } = await createKey(first.ctx.pool, client.org.id, 'watched', operator('test')));
-  expect([await ask(first), await ask(second)]).toEqual([200, 200]);
+  ({ id: keyId, key } = await createKey(its.first.ctx.pool, its.client.org.id, 'watched', operator('test')));
+  expect([await ask(its.first), await ask(its.second)]).toEqual([200, 200]);
 });
 
 async function ask(service: TestService): Promise<number> {
@@ -67,15 +52,15 @@ async function lastOther(service: TestService, refused = 401): Promise<number> {
 describe('a cached key', () => {
   test('costs less than one query a request', async () => {
     const looks: string[] = [];
-    const { pool } = second.ctx;
+    const { pool } = its.second.ctx;
     const query = pool.query.bind(pool);
     pool.query = ((...args: Parameters<typeof query>) => {
       if (args[0].includes('api_key_replaced_secrets')) looks.push('look');
       return query(...args);
     }) as typeof pool.query;
-    await ask(second);
+    await ask(its.second);
     const began = performance.now();
-    for (let count = 0; count < 50; count += 1) await ask(second);
+    for (let count = 0; count < 50; count += 1) await ask(its.second);
     const seconds = (performance.now() - began) / 1000;
     pool.query = query;
     expect(looks.length).toBeLessThanOrEqual(2 + Math.ceil(seconds / 0.9));
@@ -83,7 +68,7 @@ describe('a cached key', () => {
   });
 
   test('survives refused requests, and concurrent misses share a query', async () => {
-    const { pool } = second.ctx;
+    const { pool } = its.second.ctx;
     const query = pool.query.bind(pool);
     let [looks, answered] = [0, 0];
     pool.query = ((...args: Parameters<typeof query>) => {
@@ -94,8 +79,8 @@ describe('a cached key', () => {
     try {
       const began = performance.now();
       for (let round = 0; round < 20; round += 1) {
-        expect((await fetch(`${second.url}/v1/keys`, nobody)).status).toBe(401);
-        const statuses = await Promise.all(Array.from({ length: 10 }, () => ask(second)));
+        expect((await fetch(`${its.second.url}/v1/keys`, nobody)).status).toBe(401);
+        const statuses = await Promise.all(Array.from({ length: 10 }, () => ask(its.second)));
         answered += statuses.filter((status) => status === 200).length;
       }
       const seconds = (performance.now() - began) / 1000;
@@ -109,11 +94,11 @@ describe('a cached key', () => {
   test('has its networks read once while it is cached', async () => {
     const cidrs = Array.from({ length: 100 }, (_, index) => `10.${index}.0.0/16`);
     const access = { ...FULL_ACCESS, cidrs: [...cidrs, '127.0.0.0/8'] };
-    ({ key } = await createKey(first.ctx.pool, client.org.id, 'near', operator('test'), access));
+    ({ key } = await createKey(its.first.ctx.pool, its.client.org.id, 'near', operator('test'), access));
     const read = vi.spyOn(BlockList.prototype, 'addSubnet');
     try {
       const began = performance.now();
-      for (let count = 0; count < 50; count += 1) expect(await ask(second)).toBe(200);
+      for (let count = 0; count < 50; count += 1) expect(await ask(its.second)).toBe(200);
       const seconds = (performance.now() - began) / 1000;
       expect(read.mock.calls.length).toBeLessThanOrEqual(101 * (2 + Math.ceil(seconds / 0.9)));
       expect(read.mock.calls.length).toBeLessThan(101 * 50);
@@ -123,72 +108,79 @@ describe('a cached key', () => {
   });
 
   test('is still known when it is cached no longer, and an unknown key is not', async () => {
-    const { pool, changes } = first.ctx;
+    const { pool, changes } = its.first.ctx;
     const keys = new KeyCache(pool, changes);
     const unknown = makeKey();
     for (const each of [key, unknown]) await keys.find(each, 'network');
     keys.invalidate();
     expect(keys.cached(key)).toBeUndefined();
-    expect([keys.seen(key)?.org_id, keys.seen(unknown)]).toEqual([client.org.id, undefined]);
+    expect([keys.seen(key)?.org_id, keys.seen(unknown)]).toEqual([its.client.org.id, undefined]);
     keys.close();
   });
 
   test('is refused by the other process within a second of its revocation', async () => {
-    await revokeKey(first.ctx.pool, keyId, operator('test'));
-    expect(await lastOther(second)).toBeLessThan(1_000);
+    await revokeKey(its.first.ctx.pool, keyId, operator('test'));
+    expect(await lastOther(its.second)).toBeLessThan(1_000);
   });
 
   test('is refused at once by the process that revoked it', async () => {
-    const answer = await client.delete(`/v1/keys/${keyId}`);
-    expect([answer.status, await ask(first)]).toEqual([200, 401]);
+    const answer = await its.client.delete(`/v1/keys/${keyId}`);
+    expect([answer.status, await ask(its.first)]).toEqual([200, 401]);
   });
 
   test('is refused by all processes after a manual revocation in the database', async () => {
-    await first.ctx.pool.query('update api_keys set revoked_at = now() where id = $1', [keyId]);
-    const [one, two] = await Promise.all([lastOther(first), lastOther(second)]);
+    await its.first.ctx.pool.query('update api_keys set revoked_at = now() where id = $1', [keyId]);
+    const [one, two] = await Promise.all([lastOther(its.first), lastOther(its.second)]);
     expect([one < 1_000, two < 1_000]).toEqual([true, true]);
   });
 
   test('has its narrower access at once after a manual change in the database', async () => {
-    await first.ctx.pool.query(`update api_keys set cidrs = '{10.0.0.0/8}' where id = $1`, [keyId]);
-    expect(await lastOther(second, 403)).toBeLessThan(1_000);
+    await its.first.ctx.pool.query(`update api_keys set cidrs = '{10.0.0.0/8}' where id = $1`, [keyId]);
+    expect(await lastOther(its.second, 403)).toBeLessThan(1_000);
   });
 });
 
 describe('while the connection for notifications is down', () => {
   test('a revoked key is refused at once, because keys are not cached', async () => {
-    const { rowCount } = await first.ctx.pool.query(
+    const { rowCount } = await its.first.ctx.pool.query(
       `select pg_terminate_backend(pid) from pg_stat_activity where ${LISTENING}`,
     );
     expect(rowCount).toBeGreaterThanOrEqual(2);
     await until(
-      async () => Promise.resolve(second.ctx.changes.live || first.ctx.changes.live),
+      async () => Promise.resolve(its.second.ctx.changes.live || its.first.ctx.changes.live),
       (live) => !live,
     );
-    await revokeKey(first.ctx.pool, keyId, operator('test'));
-    expect([await ask(first), await ask(second)]).toEqual([401, 401]);
+    await revokeKey(its.first.ctx.pool, keyId, operator('test'));
+    expect([await ask(its.first), await ask(its.second)]).toEqual([401, 401]);
   });
 
   test('keys cached earlier are dropped when it returns', async () => {
     for (let round = 0; round < 3; round += 1) {
-      const { id, key: each } = await createKey(first.ctx.pool, client.org.id, 'round', operator('test'));
+      const { id, key: each } = await createKey(
+        its.first.ctx.pool,
+        its.client.org.id,
+        'round',
+        operator('test'),
+      );
       key = each;
-      expect(await ask(second)).toBe(200);
-      await first.ctx.pool.query(`select pg_terminate_backend(pid) from pg_stat_activity where ${LISTENING}`);
-      await revokeKey(first.ctx.pool, id, operator('test'));
-      expect(await lastOther(second)).toBeLessThan(1_000);
+      expect(await ask(its.second)).toBe(200);
+      await its.first.ctx.pool.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity where ${LISTENING}`,
+      );
+      await revokeKey(its.first.ctx.pool, id, operator('test'));
+      expect(await lastOther(its.second)).toBeLessThan(1_000);
       await until(
-        async () => Promise.resolve(second.ctx.changes.live),
+        async () => Promise.resolve(its.second.ctx.changes.live),
         (live) => live,
       );
-      expect(await ask(second)).toBe(401);
+      expect(await ask(its.second)).toBe(401);
     }
   });
 });
 
 test('a long answer in progress is cut off when its key is revoked', async () => {
   const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
-  const held = fetch(`${second.url}/v1/sandboxes?start=true&wait_for=running`, {
+  const held = fetch(`${its.second.url}/v1/sandboxes?start=true&wait_for=running`, {
     method: 'POST',
     headers,
     body: JSON.stringify(smallRequest('never-runs')),
@@ -198,10 +190,10 @@ test('a long answer in progress is cut off when its key is revoked', async () =>
     () => 'cut off',
   );
   await until(
-    () => client.get('/v1/sandboxes/by-name/never-runs'),
+    () => its.client.get('/v1/sandboxes/by-name/never-runs'),
     ({ status }) => status === 200,
   );
-  await revokeKey(first.ctx.pool, keyId, operator('test'));
+  await revokeKey(its.first.ctx.pool, keyId, operator('test'));
   // Well before the end of the two minutes that the answer would take.
   expect(await ended).toBe('cut off');
 });
@@ -214,20 +206,20 @@ test('under load every answer to a revoked key began within a second of the revo
     Array.from({ length: 8 }, async () => {
       while (performance.now() < began + 3_000) {
         const asked = performance.now();
-        const status = await ask(second);
+        const status = await ask(its.second);
         if (status === 200 && asked > revokedAt + 1_000) late.push(asked - revokedAt);
       }
     }),
   );
   await sleep(700);
-  await revokeKey(first.ctx.pool, keyId, operator('test'));
+  await revokeKey(its.first.ctx.pool, keyId, operator('test'));
   revokedAt = performance.now();
   await asking;
   expect(late).toEqual([]);
 });
 
 test('a network that sends more unknown keys than may wait is refused, and others are not', async () => {
-  const { pool, changes } = first.ctx;
+  const { pool, changes } = its.first.ctx;
   const keys = new KeyCache(pool, changes);
   const answer = (network: string) =>
     keys.find(makeKey(), network).then(

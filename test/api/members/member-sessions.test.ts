@@ -1,43 +1,28 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { hashOf } from '../../../src/access/key-secret.js';
-import { makeMemberToken } from '../../../src/access/member-session.js';
+import { MEMBER_TOKEN } from '../../../src/access/member-session.js';
 import { redactEmail } from '../../../src/audit/events/redact-email.js';
 import { deleteExpiredSessions } from '../../../src/console/jobs.js';
 import { changeMember } from '../../../src/members/change.js';
 import { deleteExpiredLinks } from '../../../src/members/jobs.js';
 import type { MemberRow } from '../../../src/members/queries.js';
 import { removeMember } from '../../../src/members/remove.js';
-import type { Client } from '../../support/client.js';
 import { sessionAt, type ConsoleSession } from '../../support/console.js';
 import { byOperator, linkOf, newMember, postLink, signInMember } from '../../support/members.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
-import { startForTest, startTestService, type TestService } from '../../support/service.js';
+import { startForTest } from '../../support/service.js';
+import { useTwoServices } from '../../support/two-services.js';
 
-let first: TestService;
-let second: TestService;
-let client: Client;
+const its = useTwoServices();
 let member: MemberRow;
 let here: ConsoleSession;
 let there: ConsoleSession;
 
-beforeAll(async () => {
-  first = await startTestService({ worker: false });
-  second = await startTestService({ worker: false, beside: first });
-  client = await first.newOrg();
-});
-afterAll(async () => {
-  await second.close();
-  await first.close();
-});
 beforeEach(async () => {
-  await until(
-    async () => Promise.resolve(first.ctx.changes.live && second.ctx.changes.live),
-    (live) => live,
-  );
-  member = await newMember(first, client.org.id, 'admin');
-  here = await signInMember(first, client.org.id, member);
-  there = sessionAt(second.url, here);
+  member = await newMember(its.first, its.client.org.id, 'admin');
+  here = await signInMember(its.first, its.client.org.id, member);
+  there = sessionAt(its.second.url, here);
 });
 
 async function statusOf(session: ConsoleSession, path = '/v1/me/org'): Promise<number> {
@@ -64,17 +49,17 @@ async function expectEnd(end: () => Promise<unknown>): Promise<void> {
   }
 }
 
-const execute = (sql: string) => first.ctx.pool.query(sql, [member.id]);
+const execute = (sql: string) => its.first.ctx.pool.query(sql, [member.id]);
 
 describe('a link', () => {
   test('opens a session of the member in a cookie that scripts cannot read', async () => {
-    const answer = await postLink(first.url, await linkOf(first, client.org.id, member));
+    const answer = await postLink(its.first.url, await linkOf(its.first, its.client.org.id, member));
     expect(answer.status).toBe(201);
     expect(await answer.json()).toEqual({
       csrf_token: expect.stringMatching(/^[\w-]{43}$/),
       expires_at: expect.any(String),
-      organization: client.org,
-      organizations: [client.org],
+      organization: its.client.org,
+      organizations: [its.client.org],
       scopes: ['org:admin'],
       labels: {},
       key: null,
@@ -91,49 +76,49 @@ describe('a link', () => {
   });
 
   test('opens one session, also when two use it at once', async () => {
-    const link = await linkOf(first, client.org.id, member);
-    const answers = await Promise.all([postLink(first.url, link), postLink(second.url, link)]);
+    const link = await linkOf(its.first, its.client.org.id, member);
+    const answers = await Promise.all([postLink(its.first.url, link), postLink(its.second.url, link)]);
     expect(answers.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([201, 401]);
-    expect(await codeOf(await postLink(first.url, link))).toEqual([401, 'invalid_sign_in_link']);
+    expect(await codeOf(await postLink(its.first.url, link))).toEqual([401, 'invalid_sign_in_link']);
   });
 
   test('is refused when it is unknown, malformed, expired, replaced, or of a removed member', async () => {
-    const replaced = await linkOf(first, client.org.id, member);
-    const expired = await linkOf(first, client.org.id, member);
+    const replaced = await linkOf(its.first, its.client.org.id, member);
+    const expired = await linkOf(its.first, its.client.org.id, member);
     await execute(`update member_links set expires_at = now() where member_id = $1`);
-    const gone = await newMember(first, client.org.id, 'viewer');
-    const removed = await linkOf(first, client.org.id, gone);
-    await removeMember(first.ctx.pool, client.org.id, gone, byOperator());
+    const gone = await newMember(its.first, its.client.org.id, 'viewer');
+    const removed = await linkOf(its.first, its.client.org.id, gone);
+    await removeMember(its.first.ctx.pool, its.client.org.id, gone, byOperator());
     const unknown = `skl_${'A'.repeat(43)}`;
-    for (const link of ['', 'x', unknown, `${expired}A`, replaced, expired, removed, makeMemberToken()]) {
-      const answer = await postLink(first.url, link);
+    for (const link of ['', 'x', unknown, `${expired}A`, replaced, expired, removed, MEMBER_TOKEN.make()]) {
+      const answer = await postLink(its.first.url, link);
       expect(answer.headers.getSetCookie()).toEqual([]);
       expect([link, ...(await codeOf(answer))]).toEqual([link, 401, 'invalid_sign_in_link']);
     }
-    await deleteExpiredLinks(first.ctx);
+    await deleteExpiredLinks(its.first.ctx);
     expect((await execute('select from member_links where member_id = $1')).rows).toEqual([]);
   });
 
   test('is refused to a page of another origin, and a foreign cookie is never adopted', async () => {
-    const link = await linkOf(first, client.org.id, member);
-    expect(await codeOf(await postLink(first.url, link, { origin: 'https://evil.example' }))).toEqual([
+    const link = await linkOf(its.first, its.client.org.id, member);
+    expect(await codeOf(await postLink(its.first.url, link, { origin: 'https://evil.example' }))).toEqual([
       403,
       'origin_not_allowed',
     ]);
-    const given = makeMemberToken();
-    const answer = await postLink(first.url, link, { cookie: `sandkeep_session=${given}` });
+    const given = MEMBER_TOKEN.make();
+    const answer = await postLink(its.first.url, link, { cookie: `sandkeep_session=${given}` });
     expect(answer.status).toBe(201);
     expect(answer.headers.getSetCookie()[0]).not.toContain(given);
-    const { status } = await fetch(`${first.url}/v1/me/org`, {
+    const { status } = await fetch(`${its.first.url}/v1/me/org`, {
       headers: { cookie: `sandkeep_session=${given}` },
     });
     expect(status).toBe(401);
   });
 
   test('and the token of the session are stored as hashes, and are in no log line', async () => {
-    const link = await linkOf(first, client.org.id, member);
+    const link = await linkOf(its.first, its.client.org.id, member);
     const stored = async () => {
-      const { rows } = await first.ctx.pool.query<{ text: string }>(
+      const { rows } = await its.first.ctx.pool.query<{ text: string }>(
         'select l::text as text from member_links l union all select s::text from console_sessions s',
       );
       return rows.map(({ text }) => text).join('\n');
@@ -141,10 +126,10 @@ describe('a link', () => {
     expect(await stored()).toContain(hashOf(link).toString('hex'));
     const token = here.cookie.split('=')[1]!;
     expect(await stored()).toContain(hashOf(token).toString('hex'));
-    await postLink(first.url, link);
+    await postLink(its.first.url, link);
     for (const secret of [link, token]) {
       expect(await stored()).not.toContain(secret);
-      expect(first.logs.join('\n')).not.toContain(secret);
+      expect(its.first.logs.join('\n')).not.toContain(secret);
     }
   });
 
@@ -166,7 +151,7 @@ describe('a session of a member ends in every process at', () => {
   });
 
   test('the removal of the member', async () => {
-    await expectEnd(() => removeMember(first.ctx.pool, client.org.id, member, byOperator()));
+    await expectEnd(() => removeMember(its.first.ctx.pool, its.client.org.id, member, byOperator()));
   });
 
   test('its absolute end', async () => {
@@ -175,7 +160,7 @@ describe('a session of a member ends in every process at', () => {
 
   test('its idle end', async () => {
     await expectEnd(() => execute('update console_sessions set idle_at = now() where member_id = $1'));
-    await deleteExpiredSessions(first.ctx);
+    await deleteExpiredSessions(its.first.ctx);
     expect((await execute('select from console_sessions where member_id = $1')).rows).toEqual([]);
   });
 });
@@ -187,12 +172,12 @@ test('a stream ends with the session of a member', async () => {
     () => 'ended',
     () => 'ended',
   );
-  await removeMember(first.ctx.pool, client.org.id, member, byOperator());
+  await removeMember(its.first.ctx.pool, its.client.org.id, member, byOperator());
   expect(await ended).toBe('ended');
 });
 
 test('the use of a session moves its idle end, and never its absolute one', async () => {
-  const busy = await startForTest({ worker: false, beside: first, settings: { keyUseWriteMs: 20 } });
+  const busy = await startForTest({ worker: false, beside: its.first, settings: { keyUseWriteMs: 20 } });
   const session = sessionAt(busy.url, here);
   await execute(
     `update console_sessions set idle_at = now() + interval '30 minutes', expires_at = '2100-01-01Z' where member_id = $1`,
@@ -200,7 +185,7 @@ test('the use of a session moves its idle end, and never its absolute one', asyn
   await until(
     async () => {
       expect(await statusOf(session)).toBe(200);
-      const { rows } = await first.ctx.pool.query<{ moved: boolean; end: string }>(
+      const { rows } = await its.first.ctx.pool.query<{ moved: boolean; end: string }>(
         `select idle_at > now() + interval '100 minutes' as moved, expires_at::text as end
          from console_sessions where member_id = $1`,
         [member.id],
@@ -213,7 +198,7 @@ test('the use of a session moves its idle end, and never its absolute one', asyn
 
 test('a change of the role and of its limits holds in open sessions', async () => {
   const change = (role: 'finance' | 'developer', labels: Record<string, string>) =>
-    changeMember(first.ctx.pool, client.org.id, member, { role, labels }, byOperator());
+    changeMember(its.first.ctx.pool, its.client.org.id, member, { role, labels }, byOperator());
   const seen = async () => [
     await statusOf(there, '/v1/billing/usage'),
     await statusOf(there, '/v1/sandboxes'),
@@ -233,11 +218,11 @@ test('a change of the role and of its limits holds in open sessions', async () =
 });
 
 test('a member that is limited to labels sees and makes only such sandboxes', async () => {
-  const narrow = await newMember(first, client.org.id, 'developer', { team: 'ml' });
-  const session = await signInMember(first, client.org.id, narrow);
+  const narrow = await newMember(its.first, its.client.org.id, 'developer', { team: 'ml' });
+  const session = await signInMember(its.first, its.client.org.id, narrow);
   const made = [];
   for (const team of ['ml', 'web']) {
-    const { body } = await client.post('/v1/sandboxes', smallRequest(`of-${team}`, { labels: { team } }));
+    const { body } = await its.client.post('/v1/sandboxes', smallRequest(`of-${team}`, { labels: { team } }));
     made.push(body.id as string);
   }
   const [own, other] = made as [string, string];
@@ -272,7 +257,7 @@ test('the actor of a change is the person, without the address', async () => {
     redacted_email: redactEmail(member.email),
   };
   expect(created_by).toEqual(actor);
-  const { body, text } = await client.get('/v1/events', { actor_id: member.user_id, limit: 100 });
+  const { body, text } = await its.client.get('/v1/events', { actor_id: member.user_id, limit: 100 });
   const facts = {
     member_id: member.id,
     user_id: member.user_id,
@@ -295,8 +280,8 @@ test('a later sign-in ends the oldest of twenty sessions of the member', async (
        created_at + n * interval '1 second', expires_at, idle_at
      from console_sessions, generate_series(1, 19) as n where member_id = $1`,
   );
-  await expectEnd(() => signInMember(first, client.org.id, member));
-  const { rows } = await first.ctx.pool.query<{ count: number }>(
+  await expectEnd(() => signInMember(its.first, its.client.org.id, member));
+  const { rows } = await its.first.ctx.pool.query<{ count: number }>(
     'select count(*)::int as count from console_sessions where member_id = $1',
     [member.id],
   );
@@ -304,14 +289,18 @@ test('a later sign-in ends the oldest of twenty sessions of the member', async (
 });
 
 test('the organization shows the role of the member', async () => {
-  expect(await (await here.fetch('/v1/me/org')).json()).toMatchObject({ ...client.org, role: 'admin' });
+  expect(await (await here.fetch('/v1/me/org')).json()).toMatchObject({ ...its.client.org, role: 'admin' });
 });
 
 test('a session opens nothing of another organization', async () => {
-  const other = await first.newOrg();
+  const other = await its.first.newOrg();
   const { body: sandbox } = await other.post('/v1/sandboxes', smallRequest('foreign'));
   expect(await statusOf(here, `/v1/sandboxes/${sandbox.id}`)).toBe(404);
-  const stranger = await signInMember(first, other.org.id, await newMember(first, other.org.id, 'owner'));
+  const stranger = await signInMember(
+    its.first,
+    other.org.id,
+    await newMember(its.first, other.org.id, 'owner'),
+  );
   const members = (await (await stranger.fetch('/v1/members')).json()) as { data: { email: string }[] };
   expect(members.data.map(({ email }) => email)).not.toContain(member.email);
 });
