@@ -1,4 +1,6 @@
 import type { ComponentType } from 'preact';
+import type { Scope } from '../../src/access/scopes';
+import { may } from './lib/session';
 import { Overview } from './overview/overview';
 import { Sandboxes } from './sandboxes/sandboxes';
 
@@ -11,13 +13,21 @@ interface PageEntry {
   title: string;
   /** Where the navigation and the command palette list it. Undefined: nowhere. */
   group?: (typeof GROUPS)[number];
+  /** Without it nothing on the page can be read, so that it is not listed. Undefined: every session opens the page. */
+  scope?: Scope;
   load: () => Promise<ComponentType> | ComponentType;
 }
 
 /** Every page. The code of a page is loaded when it is opened, except that of the first two. */
 export const PAGES: readonly PageEntry[] = [
   { path: '/', title: 'Overview', group: '', load: () => Overview },
-  { path: '/sandboxes', title: 'Sandboxes', group: 'Compute', load: () => Sandboxes },
+  {
+    path: '/sandboxes',
+    title: 'Sandboxes',
+    group: 'Compute',
+    scope: 'sandboxes:read',
+    load: () => Sandboxes,
+  },
   {
     path: '/sandboxes/:id/:tab?',
     title: 'Sandbox',
@@ -27,6 +37,7 @@ export const PAGES: readonly PageEntry[] = [
     path: '/pools',
     title: 'Pools',
     group: 'Compute',
+    scope: 'sandboxes:read',
     load: () => import('./pools/pools').then((module) => module.Pools),
   },
   {
@@ -38,6 +49,7 @@ export const PAGES: readonly PageEntry[] = [
     path: '/snapshots',
     title: 'Snapshots',
     group: 'Compute',
+    scope: 'sandboxes:read',
     load: () => import('./snapshots/snapshots').then((module) => module.Snapshots),
   },
   {
@@ -49,6 +61,7 @@ export const PAGES: readonly PageEntry[] = [
     path: '/volumes',
     title: 'Volumes',
     group: 'Compute',
+    scope: 'volumes:read',
     load: () => import('./volumes/volumes').then((module) => module.Volumes),
   },
   {
@@ -60,30 +73,42 @@ export const PAGES: readonly PageEntry[] = [
     path: '/usage',
     title: 'Usage',
     group: 'Insight',
+    scope: 'billing:read',
     load: () => import('./usage/usage').then((module) => module.Usage),
+  },
+  {
+    path: '/budgets',
+    title: 'Budgets',
+    group: 'Insight',
+    scope: 'billing:read',
+    load: () => import('./budgets/budgets').then((module) => module.Budgets),
   },
   {
     path: '/audit',
     title: 'Audit',
     group: 'Insight',
+    scope: 'events:read',
     load: () => import('./audit/audit').then((module) => module.Audit),
   },
   {
     path: '/keys',
     title: 'Keys',
     group: 'Access',
+    scope: 'keys:read',
     load: () => import('./keys/keys').then((module) => module.Keys),
   },
   {
     path: '/members',
     title: 'Members',
     group: 'Access',
+    scope: 'org:admin',
     load: () => import('./members/members').then((module) => module.Members),
   },
   {
     path: '/webhooks',
     title: 'Webhooks',
     group: 'Access',
+    scope: 'org:admin',
     load: () => import('./webhooks/webhooks').then((module) => module.Webhooks),
   },
   {
@@ -99,5 +124,7 @@ export const PAGES: readonly PageEntry[] = [
   },
 ];
 
-/** Those of the navigation and of the command palette. */
-export const LISTED = PAGES.filter(({ group }) => group !== undefined);
+/** Those of the navigation and of the command palette, for the scopes of the session. */
+export function listedPages(): readonly PageEntry[] {
+  return PAGES.filter(({ group, scope }) => group !== undefined && (scope === undefined || may(scope)));
+}

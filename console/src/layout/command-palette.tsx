@@ -1,9 +1,11 @@
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
+import type { Scope } from '../../../src/access/scopes';
 import { call } from '../lib/api';
 import { density, timeZone, theme } from '../lib/preferences';
+import { may } from '../lib/session';
 import { useResource } from '../lib/use-resource';
-import { LISTED } from '../pages';
+import { listedPages } from '../pages';
 import { Dialog } from '../parts/dialog';
 
 interface Command {
@@ -13,27 +15,30 @@ interface Command {
 
 const FOUND_SANDBOXES = 6;
 
+/** Commands that a session without the scope does not get. */
+const SCOPED: readonly (readonly [title: string, path: string, scope: Scope])[] = [
+  ['Create a sandbox', '/sandboxes?create=form', 'sandboxes:write'],
+  ['Create a volume', '/volumes?create=form', 'volumes:write'],
+  ['Create a budget', '/budgets?create=form', 'org:admin'],
+  ['Create a key', '/keys?create=form', 'keys:write'],
+  ['Create a webhook', '/webhooks?create=form', 'org:admin'],
+  ['Verify the audit trail', '/audit?verify=open', 'events:read'],
+];
+
 /** Pages, sandboxes by the beginning of their name, and the switches, by keyboard. */
 export function CommandPalette({ close }: { close: () => void }) {
   const [, go] = useLocation();
   const [text, setText] = useState('');
   const [chosen, setChosen] = useState(0);
   const found = useResource(`palette:${text}`, async (signal) =>
-    text === ''
+    text === '' || !may('sandboxes:read')
       ? []
       : (await call('GET /v1/sandboxes', { query: { name_prefix: text, limit: FOUND_SANDBOXES }, signal }))
           .data,
   );
   const own: Command[] = [
-    ...LISTED.map(({ title, path }) => ({
-      title: `Open ${title}`,
-      run: () => go(path),
-    })),
-    { title: 'Create a sandbox', run: () => go('/sandboxes?create=form') },
-    { title: 'Create a volume', run: () => go('/volumes?create=form') },
-    { title: 'Create a key', run: () => go('/keys?create=form') },
-    { title: 'Create a webhook', run: () => go('/webhooks?create=form') },
-    { title: 'Verify the audit trail', run: () => go('/audit?verify=open') },
+    ...listedPages().map(({ title, path }) => ({ title: `Open ${title}`, run: () => go(path) })),
+    ...SCOPED.filter(([, , scope]) => may(scope)).map(([title, path]) => ({ title, run: () => go(path) })),
     { title: 'Use light colours', run: () => (theme.value = 'light') },
     { title: 'Use dark colours', run: () => (theme.value = 'dark') },
     { title: 'Show times in UTC', run: () => (timeZone.value = 'utc') },

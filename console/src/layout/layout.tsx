@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { BASE_PATH } from '../lib/base';
 import { connection } from '../lib/connection';
-import { GROUPS, LISTED } from '../pages';
+import { GROUPS, listedPages } from '../pages';
 import { Account } from './account';
 import { CommandPalette } from './command-palette';
 
@@ -59,20 +59,24 @@ export function Layout({ children }: { children: ComponentChildren }) {
 
 function Navigation() {
   const [path] = useLocation();
+  const listed = listedPages();
+  const groups = GROUPS.filter((group) => listed.some((page) => page.group === group));
   return (
     <nav aria-label="Pages of the console">
-      {GROUPS.map((group) => (
+      {groups.map((group) => (
         <div key={group} class="nav-group">
           {group !== '' && (
             <span class="nav-heading" aria-hidden="true">
               {group}
             </span>
           )}
-          {LISTED.filter((page) => page.group === group).map((page) => (
-            <Link key={page.path} href={page.path} aria-current={placeOf(path, page.path)}>
-              {page.title}
-            </Link>
-          ))}
+          {listed
+            .filter((page) => page.group === group)
+            .map((page) => (
+              <Link key={page.path} href={page.path} aria-current={placeOf(path, page.path)}>
+                {page.title}
+              </Link>
+            ))}
         </div>
       ))}
     </nav>

@@ -73,11 +73,11 @@ export function useLive(category: string | undefined, reload: () => void, gather
   }, [category]);
 }
 
-/** Asks again while `isChanging`, for statuses that last shorter than an event needs. */
-export function useWhileChanging(isChanging: boolean, reload: () => void): void {
+/** Asks again while `isChanging`, for statuses that last shorter than an event needs, or amounts that have none. */
+export function useWhileChanging(isChanging: boolean, reload: () => void, everyMs = SETTLE_MS): void {
   useEffect(() => {
     if (!isChanging) return undefined;
-    const timer = setInterval(() => !document.hidden && reload(), SETTLE_MS);
+    const timer = setInterval(() => !document.hidden && reload(), everyMs);
     return () => clearInterval(timer);
   }, [isChanging]);
 }

@@ -1,7 +1,14 @@
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
+import { spentOf } from '../budgets/words';
 import { call } from '../lib/api';
-import type { ApiKeyResponse, QuotaUsage, SandboxResponse, SandboxSummary } from '../lib/api-types';
+import type {
+  ApiKeyResponse,
+  BudgetResponse,
+  QuotaUsage,
+  SandboxResponse,
+  SandboxSummary,
+} from '../lib/api-types';
 import { useLive } from '../lib/live';
 import { may } from '../lib/session';
 import { useResource } from '../lib/use-resource';
@@ -21,10 +28,11 @@ const VERIFIED_DAYS = 30;
 interface AttentionProps {
   summary: SandboxSummary | undefined;
   quota: QuotaUsage | undefined;
+  budgets: readonly BudgetResponse[];
 }
 
 /** Tasks for a person, the most urgent first. Each line leads to its place. */
-export function Attention({ summary, quota }: AttentionProps) {
+export function Attention({ summary, quota, budgets }: AttentionProps) {
   const failed = useSandboxes('failed', summary?.failed);
   const starting = useSandboxes('starting', summary?.waiting);
   const keys = useResource(
@@ -46,6 +54,7 @@ export function Attention({ summary, quota }: AttentionProps) {
       'starting',
     ),
     ...quotaLines(quota),
+    ...budgetLines(budgets),
     ...(webhooks.data?.data ?? [])
       .filter(({ failing_since, status }) => failing_since !== null || status === 'disabled')
       .map(({ id, url, status }) => (
@@ -149,6 +158,32 @@ function quotaLines(quota: QuotaUsage | undefined): ComponentChildren[] {
           </>,
         ],
   );
+}
+
+function budgetLines(budgets: readonly BudgetResponse[]): ComponentChildren[] {
+  return budgets.flatMap((budget) => {
+    const { name, state, action } = budget;
+    if (state === 'ok') return [];
+    if (state === 'unpriced') {
+      return [
+        <>
+          <Badge status="not priced" />
+          <Link href="/budgets">{name}</Link>
+          <span class="line-rest">the budget enforces nothing without a price book in its currency</span>
+        </>,
+      ];
+    }
+    const isEnforced = state === 'exhausted' && action !== 'warn';
+    return [
+      <>
+        <Badge status={state === 'exhausted' ? 'used up' : 'near'} />
+        <Link href="/budgets">{name}</Link>
+        <span class="line-rest">
+          {spentOf(budget)} used{isEnforced && ', starts are refused'}
+        </span>
+      </>,
+    ];
+  });
 }
 
 function endsSoon({ revoked_at, expires_at }: ApiKeyResponse): boolean {

@@ -1,14 +1,16 @@
 import { Link } from 'wouter-preact';
+import { BudgetBar } from '../budgets/bar';
+import { spentOf } from '../budgets/words';
 import { call } from '../lib/api';
-import type { UsageSummary } from '../lib/api-types';
+import type { BudgetResponse, UsageSummary } from '../lib/api-types';
 import { amountOf } from '../lib/money';
 import { useResource } from '../lib/use-resource';
 import { Facts } from '../parts/facts';
 import { hours } from '../usage/metrics';
 import { Part } from './part';
 
-/** The cost of this UTC month beside that of the last. */
-export function Cost() {
+/** The cost of this UTC month beside that of the last, and the budget of the organization. */
+export function Cost({ budgets }: { budgets: readonly BudgetResponse[] }) {
   const [month, before] = [monthOf(0), monthOf(1)];
   const costs = useResource(`costs:${month}`, async (signal) => {
     const [current, last] = await Promise.all(
@@ -21,6 +23,7 @@ export function Cost() {
       {({ current, last }) =>
         current.currency === null ? (
           <>
+            <OwnBudget of={budgetOf(budgets)} />
             <Facts
               of={[
                 [`vCPU-hours of ${month}`, hours(vcpuHours(current))],
@@ -41,6 +44,7 @@ export function Cost() {
                 <b>{amountOf(current, current.total_cents)}</b> so far in {month}
               </span>
             </p>
+            <OwnBudget of={budgetOf(budgets)} />
             <Facts
               of={[
                 [
@@ -57,6 +61,30 @@ export function Cost() {
         )
       }
     </Part>
+  );
+}
+
+/** The budget of the organization that is closest to its end. One of money comes first. */
+function budgetOf(budgets: readonly BudgetResponse[]): BudgetResponse | undefined {
+  const rank = ({ measure, used_percent }: BudgetResponse) =>
+    (measure === 'cost' ? Number.MAX_SAFE_INTEGER / 2 : 0) + (used_percent ?? 0);
+  return budgets
+    .filter(({ scope, state }) => scope.type === 'organization' && state !== 'unpriced')
+    .toSorted((a, b) => rank(b) - rank(a))[0];
+}
+
+function OwnBudget({ of }: { of: BudgetResponse | undefined }) {
+  if (of === undefined) return null;
+  return (
+    <div>
+      <p class="budget-line">
+        <Link href="/budgets">{of.name}</Link>
+        <span>
+          {spentOf(of)} <small>{of.used_percent} %</small>
+        </span>
+      </p>
+      <BudgetBar of={of} />
+    </div>
   );
 }
 

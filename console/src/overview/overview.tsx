@@ -1,7 +1,7 @@
 import { Link } from 'wouter-preact';
 import { call } from '../lib/api';
 import type { SandboxSummary } from '../lib/api-types';
-import { useLive } from '../lib/live';
+import { useLive, useWhileChanging } from '../lib/live';
 import { may, session } from '../lib/session';
 import { useResource } from '../lib/use-resource';
 import { Page } from '../parts/page';
@@ -15,6 +15,9 @@ import { NewestEvents } from './newest-events';
 import './overview.css';
 import { Statuses } from './statuses';
 
+/** Their use grows without an event. */
+const BUDGETS_MS = 30_000;
+
 /** A session sees the parts that its scopes and labels open. */
 export function Overview() {
   // The counts are those of the whole organization.
@@ -27,6 +30,12 @@ export function Overview() {
     'quotas',
     may('billing:read') ? (signal) => call('GET /v1/quotas', { signal }) : undefined,
   );
+  const budgets = useResource(
+    'budgets',
+    may('billing:read') ? (signal) => call('GET /v1/budgets', { query: { limit: 100 }, signal }) : undefined,
+  );
+  useLive('billing', budgets.reload, GATHER_MS);
+  useWhileChanging((budgets.data?.data.length ?? 0) > 0, budgets.reload, BUDGETS_MS);
   useLive('sandbox', summary.reload, GATHER_MS);
   useLive('sandbox', quota.reload, GATHER_MS);
   return (
@@ -43,10 +52,10 @@ export function Overview() {
       {counts && <Statuses summary={summary} />}
       {isEmpty(summary.data) && may('sandboxes:write') && <FirstSteps />}
       <div class="overview">
-        <Attention summary={summary.data} quota={quota.data} />
+        <Attention summary={summary.data} quota={quota.data} budgets={budgets.data?.data ?? []} />
         {counts && <Activity summary={summary} />}
         {may('billing:read') && <Capacity quota={quota} summary={summary.data} />}
-        {may('billing:read') && <Cost />}
+        {may('billing:read') && <Cost budgets={budgets.data?.data ?? []} />}
         {may('events:read') && <NewestEvents />}
       </div>
     </Page>
