@@ -27,8 +27,8 @@ export const ACTIONS: Record<Action, { title: string; words: string }> = {
 type Amounts = Pick<BudgetResponse, 'measure' | 'currency' | 'limit'>;
 
 /**
- * An amount of a budget in its unit. The use is cut and not rounded, with at least the digits of the limit: it looks used
- * up only when it is.
+ * An amount of a budget in its unit. The use is cut and not rounded, with at least the digits of the limit: so it looks
+ * used up only when it is.
  */
 export function amountIn({ measure, currency, limit }: Amounts, amount: string | null): string {
   if (amount === null) return 'unknown';

@@ -64,7 +64,7 @@ export function Cost({ budgets }: { budgets: readonly BudgetResponse[] }) {
   );
 }
 
-/** The budget of the organization that is closest to its end. One of money comes first. */
+/** The budget of the organization that is closest to its end, those of money first. */
 function budgetOf(budgets: readonly BudgetResponse[]): BudgetResponse | undefined {
   const rank = ({ measure, used_percent }: BudgetResponse) =>
     (measure === 'cost' ? Number.MAX_SAFE_INTEGER / 2 : 0) + (used_percent ?? 0);
