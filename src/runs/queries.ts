@@ -136,6 +136,8 @@ export interface RunTimes {
   command: RunCommand | null;
   max_duration_secs: number | null;
   idle_timeout_secs: number | null;
+  /** The API key that started the run, or took it over. Null: the system started it. */
+  started_by_key: string | null;
 }
 
 /** The transaction has locked the sandboxes, so only `seen_at` may change. */
@@ -146,7 +148,7 @@ export async function readRunTimes(
   const { rows } = await tx.query<RunTimes & Record<string, unknown>>(
     prepared(
       `select r.org_id, r.id, r.started_at, r.stopped_at, r.seen_at, r.end_reason, r.stop_reason, r.resumes, r.command,
-         r.max_duration_secs::float8, r.idle_timeout_secs::float8
+         r.max_duration_secs::float8, r.idle_timeout_secs::float8, r.started_by_key
        from runs r
        join unnest($1::uuid[], $2::uuid[]) as t (org_id, id) on r.org_id = t.org_id and r.id = t.id`,
       [runs.map(({ orgId }) => orgId), runs.map(({ runId }) => runId)],
@@ -164,7 +166,7 @@ export async function recentRuns(
 ): Promise<RunTimes[]> {
   const { rows } = await sql.query<RunTimes & Record<string, unknown>>(
     `select org_id, id, started_at, stopped_at, seen_at, end_reason, stop_reason, resumes, command,
-       max_duration_secs::float8, idle_timeout_secs::float8
+       max_duration_secs::float8, idle_timeout_secs::float8, started_by_key
      from runs where org_id = $1 and sandbox_id = $2 order by id desc limit $3`,
     [orgId, sandboxId, most],
   );

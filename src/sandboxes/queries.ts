@@ -197,11 +197,11 @@ export async function getWorkerOf(
          'scripts', s.run_spec -> 'scripts', 'workdir', s.run_spec -> 'workdir') end as late,
        s.takes is not null and not exists (
          select from runs r where r.org_id = s.org_id and r.id = s.run_id and r.handed_over) as lacks_parts,
-       s.run_spec -> 'pausesWhenIdle' = 'true' is true and s.status in ('starting', 'stopping', 'stopped') and exists (
-         select from runs r where r.org_id = s.org_id and r.sandbox_id = s.id and r.stop_reason = 'idle_paused'
-           and (r.id = s.run_id and r.end_reason is null
-             or r.id = (select p.run_id from pauses p
-               where p.org_id = s.org_id and p.sandbox_id = s.id and p.to_at is null))) as resumes_for_session
+       s.status in ('starting', 'stopping', 'stopped') and exists (
+         select from runs r where r.org_id = s.org_id and r.stop_reason = 'idle_paused'
+           and (s.paused_at is not null or r.end_reason is null)
+           and r.id = case when s.paused_at is null then s.run_id else (select p.run_id from pauses p
+             where p.org_id = s.org_id and p.sandbox_id = s.id and p.to_at is null) end) as resumes_for_session
      from sandboxes s
      where s.org_id = $1 and ${condition} and s.removed_at is null`,
     [orgId, ...values],

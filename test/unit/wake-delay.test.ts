@@ -20,6 +20,7 @@ function run(endReason: string, lastedMs: number | null, stopReason: string | nu
     command: null,
     max_duration_secs: null,
     idle_timeout_secs: null,
+    started_by_key: null,
   };
 }
 const crash = run('crashed', 500);

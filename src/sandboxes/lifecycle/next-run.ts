@@ -17,8 +17,6 @@ export interface NextRun extends Omit<NewRun, 'org_id' | 'id' | 'sandbox_id' | '
   actor: EventActor;
   /** Absent: a caller asked for it. */
   cause?: RunCause;
-  /** A restart: it does not continue the memory of a pause. */
-  isCold?: true;
 }
 
 export function nextRunOf(

@@ -8,16 +8,17 @@ import { ApiError } from '../../http/errors.js';
 import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
 import type { Instant } from '../../lib/instant.js';
-import { readRunTimes, setStopReason } from '../../runs/queries.js';
+import { setStopReason } from '../../runs/queries.js';
 import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { presentSandbox, type SandboxResponse, type SandboxRow } from '../row.js';
 import { isPaused, isPauseReason, pauseReason, refuseWithoutPauses, type PauseCause } from './paused.js';
 import { refuseForeign, refuseTransition } from './refusals.js';
+import { runUnderWay } from './run-under-way.js';
 import { TRANSITIONS } from './state.js';
 
 /**
- * Saves the memory of the run, and ends the run. A paused sandbox, and one that is being paused, stay as they are. The
- * engine that cannot save it lets the sandbox run on.
+ * Saves the memory of the run, and ends the run. A paused sandbox, and one that is being paused, stay as they are. An
+ * engine that cannot save the memory lets the sandbox run on.
  */
 export async function pauseSandbox(ctx: Context, caller: Writer, key: SandboxKey): Promise<SandboxResponse> {
   const { orgId, actor, access } = caller;
@@ -40,10 +41,9 @@ export async function pauseSandbox(ctx: Context, caller: Writer, key: SandboxKey
 }
 
 /** The run ends by a pause that is under way. */
-export async function isBeingPaused(tx: Sql, { status, org_id, run_id }: LockedSandbox): Promise<boolean> {
-  if (status !== 'stopping' || run_id === null) return false;
-  const [run] = await readRunTimes(tx, [{ orgId: org_id, runId: run_id }]);
-  return isPauseReason(run?.stop_reason);
+export async function isBeingPaused(tx: Sql, sandbox: LockedSandbox): Promise<boolean> {
+  if (sandbox.status !== 'stopping') return false;
+  return isPauseReason((await runUnderWay(tx, sandbox))?.stop_reason);
 }
 
 /** Writes the request to pause. The transaction has locked the sandbox. */

@@ -5,19 +5,21 @@ import { announceChange } from '../../db/changes.js';
 import type { EventTarget } from '../../db/write-batch.js';
 import { ApiError } from '../../http/errors.js';
 import type { Instant } from '../../lib/instant.js';
+import { commandWithoutMemory } from '../reconcile/command-state.js';
 import { updateSandboxRow, type LockedSandbox } from '../queries.js';
 import type { SandboxRow } from '../row.js';
 
 /** The reasons of runs (`stop_reason`) whose end keeps the memory. */
 const PAUSE_REASONS = { requested: 'paused', idle_timeout: 'idle_paused' } as const;
 export type PauseCause = keyof typeof PAUSE_REASONS;
+const REASONS: ReadonlySet<string> = new Set(Object.values(PAUSE_REASONS));
 
 export function pauseReason(cause: PauseCause): string {
   return PAUSE_REASONS[cause];
 }
 
 export function isPauseReason(stopReason: string | null | undefined): boolean {
-  return stopReason === 'paused' || stopReason === 'idle_paused';
+  return stopReason != null && REASONS.has(stopReason);
 }
 
 export function isPaused({ status, paused_at }: Pick<SandboxRow, 'status' | 'paused_at'>): boolean {
@@ -70,6 +72,7 @@ export async function discardMemory(
     stop_reason: 'requested',
     stop_message: 'a caller stopped it while it was paused',
     last_failure_message: null,
+    command: commandWithoutMemory(sandbox),
   } as const;
   await updateSandboxRow(target, orgId, id, change, at);
   await announceChange(target, id);

@@ -31,11 +31,11 @@ export interface Begun {
 /** Makes the rows of a new run of a settled sandbox, without writing them. A paused one resumes. */
 export function admittedRun(
   sandbox: Subject,
-  { actor, cause = REQUESTED, isCold, ...needs }: NextRun,
+  { actor, cause = REQUESTED, ...needs }: NextRun,
   at: Instant,
 ): Begun {
   const { org_id: orgId, id, name, status } = sandbox;
-  const resumes = sandbox.paused_at !== null && isCold !== true;
+  const resumes = sandbox.paused_at !== null;
   const runId = newId();
   return {
     admitted: {

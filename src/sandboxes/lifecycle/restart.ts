@@ -7,10 +7,12 @@ import type { WriteBatch } from '../../db/write-batch.js';
 import { ApiError } from '../../http/errors.js';
 import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
+import type { Instant } from '../../lib/instant.js';
 import { reserve } from '../../quotas/reserve.js';
 import { checkSize } from '../../quotas/size-limits.js';
-import { extendWanted } from '../../runs/queries.js';
-import { nextRunOf, type NextRun } from './next-run.js';
+import { extendWanted, replaceStopReason } from '../../runs/queries.js';
+import { nextRunOf, type NextRun, type RunCause } from './next-run.js';
+import { isBeingPaused } from './pause.js';
 import { isPaused, recordDiscarded } from './paused.js';
 import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { refuseForeign } from './refusals.js';
@@ -37,31 +39,43 @@ export async function restartSandbox(
       await extendWanted(batch, orgId, sandbox.id, null);
       return presentSandbox(sandbox, caller.access);
     }
-    if (outcome === 'queued') return queueRun(ctx, tx, batch, caller, sandbox, { isCold: true });
-    const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
+    const isPausing = await isBeingPaused(tx, sandbox);
+    if (outcome === 'queued' && !isPausing) return queueRun(ctx, tx, batch, caller, sandbox);
     const at = ctx.now();
-    const limits = await reserve(ctx, tx, caller, {
-      start: {
-        ephemeral: sandbox.ephemeral,
-        at,
-        labels: sandbox.spec?.labels ?? {},
-        isCounted: outcome === 'stopping',
-      },
-    });
-    checkSize(limits, runSpec);
-    const next = nextRunOf(runSpec, limits, actor);
+    // The run of a resume that waits for the end of the pause is admitted already.
+    const queued = isPausing ? sandbox.next_run : null;
+    const next = queued ?? (await admitRestart(ctx, tx, caller, sandbox, at));
+    // The engine may have saved the memory by now. Then it is removed.
+    if (isPausing) await replaceStopReason(tx, orgId, sandbox.run_id!, 'restart');
+    if (outcome === 'stopping' || isPausing) {
+      return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next), caller.access);
+    }
     const cold = { ...sandbox, paused_at: null };
     if (isPaused(sandbox))
       await recordDiscarded(batch, sandbox, { actor, reason: 'restart', at, after: 'starting' });
-    if (outcome === 'stopping') {
-      return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next), caller.access);
-    }
     const admitted = await beginRun(batch, cold, next, at);
     const ended = isPaused(sandbox) ? { paused_at: null } : {};
     await updateSandboxRow(batch, orgId, sandbox.id, { ...admitted, ...ended }, at);
     await announceChange(batch, sandbox.id);
     return presentSandbox({ ...cold, ...admitted }, caller.access);
   });
+}
+
+/** A running sandbox passes its place in the quota on. */
+async function admitRestart(
+  ctx: Context,
+  tx: Sql,
+  caller: Caller,
+  sandbox: LockedSandbox,
+  at: Instant,
+): Promise<NextRun> {
+  const { ephemeral, spec, status } = sandbox;
+  const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
+  const limits = await reserve(ctx, tx, caller, {
+    start: { ephemeral, at, labels: spec?.labels ?? {}, isCounted: status === 'running' },
+  });
+  checkSize(limits, runSpec);
+  return nextRunOf(runSpec, limits, caller.actor);
 }
 
 /** Admits the run after a stop. The transaction has locked the sandbox. A second call joins the first. */
@@ -71,7 +85,7 @@ export async function queueRun(
   batch: WriteBatch,
   caller: Caller,
   sandbox: LockedSandbox,
-  { cause, isCold }: Pick<NextRun, 'cause' | 'isCold'> = {},
+  { cause }: { cause?: RunCause } = {},
 ): Promise<SandboxResponse> {
   if (sandbox.next_run !== null) return presentSandbox(sandbox, caller.access);
   const runSpec = refuseForeign(sandbox, 'start', ctx.runtime.name);
@@ -81,11 +95,7 @@ export async function queueRun(
     start: { ephemeral: sandbox.ephemeral, at, labels: sandbox.spec?.labels ?? {} },
   });
   checkSize(limits, runSpec);
-  const next: NextRun = {
-    ...nextRunOf(runSpec, limits, caller.actor),
-    ...(cause && { cause }),
-    ...(isCold && { isCold }),
-  };
+  const next: NextRun = { ...nextRunOf(runSpec, limits, caller.actor), ...(cause && { cause }) };
   await recordEvent(batch, {
     orgId,
     type: 'sandbox_start_queued',

@@ -8,19 +8,20 @@ import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
 import type { Instant } from '../../lib/instant.js';
 import { openPauseReason } from '../../runs/pauses.js';
-import { extendWanted, readRunTimes } from '../../runs/queries.js';
+import { extendWanted } from '../../runs/queries.js';
 import { lockSandbox, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { presentSandbox, type SandboxResponse } from '../row.js';
 import { isBeingPaused } from './pause.js';
-import { isPaused } from './paused.js';
+import { isPaused, pauseReason } from './paused.js';
 import { refuseTransition } from './refusals.js';
 import { queueRun } from './restart.js';
+import { runUnderWay } from './run-under-way.js';
 import { admitStart } from './start.js';
 import { TRANSITIONS } from './state.js';
 
 /**
  * Begins a run that continues the memory of a paused sandbox. A sandbox that runs or starts stays as it is. A refusal
- * by a quota leaves it paused. `queue`, `wantedUntil`: as for a start.
+ * by a quota or a budget leaves it paused. `queue`, `wantedUntil`: as for a start.
  */
 export async function resumeSandbox(
   ctx: Context,
@@ -73,8 +74,8 @@ export async function resumeForSession(
 
 /** It is paused, or is being paused, because it was idle. */
 export async function isPausedByIdleness(tx: Sql, sandbox: LockedSandbox): Promise<boolean> {
-  if (isPaused(sandbox)) return (await openPauseReason(tx, sandbox.org_id, sandbox.id)) === 'idle_paused';
-  if (sandbox.status !== 'stopping' || sandbox.run_id === null) return false;
-  const [run] = await readRunTimes(tx, [{ orgId: sandbox.org_id, runId: sandbox.run_id }]);
-  return run?.stop_reason === 'idle_paused';
+  const reason = isPaused(sandbox)
+    ? await openPauseReason(tx, sandbox.org_id, sandbox.id)
+    : sandbox.status === 'stopping' && (await runUnderWay(tx, sandbox))?.stop_reason;
+  return reason === pauseReason('idle_timeout');
 }

@@ -2,7 +2,7 @@ import type { SandboxStatus } from '../../spec/statuses.js';
 
 /** The lifecycle: the effect of each event in each status. The types require every combination. */
 
-/** `pause` and `resume` are of sandboxes without a saved memory: `paused.ts` has those of the others. */
+/** `pause`, `resume`: of sandboxes without saved memory. `paused.ts` has the operations on paused ones. */
 export const OPERATIONS = ['start', 'stop', 'restart', 'pause', 'resume', 'destroy'] as const;
 export type Operation = (typeof OPERATIONS)[number];
 

@@ -86,7 +86,7 @@ export class Waiters {
 }
 
 /**
- * The wait of a caller is over, and the caller is there to read the answer. A start without room goes on, because the
+ * The wait of a caller is over, and the caller is there to read the answer. A start without room continues, because the
  * caller can now poll or stop it. An official SDK fails a create or start that is not running now, whatever the answer
  * says: its start ends, and the answer has the reason.
  */

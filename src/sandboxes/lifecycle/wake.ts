@@ -1,17 +1,19 @@
 import { FULL_ACCESS } from '../../access/access.js';
 import { PREVIEW_WAKE } from '../../audit/events/actor.js';
 import type { Context } from '../../context.js';
+import type { Sql } from '../../db/pool.js';
 import { WriteBatch } from '../../db/write-batch.js';
 import { inTransaction } from '../../db/transaction.js';
 import { ApiError } from '../../http/errors.js';
 import { instantFromMicros, microsOf, type Instant } from '../../lib/instant.js';
-import { extendWanted, readRunTimes, recentRuns, type RunTimes } from '../../runs/queries.js';
+import { extendWanted, recentRuns, type RunTimes } from '../../runs/queries.js';
 import { admittedMillis } from '../../runs/run-id.js';
 import type { StopReason } from '../../spec/statuses.js';
 import { lockSandbox, type LockedSandbox } from '../queries.js';
 import { queueRun } from './restart.js';
 import type { RunCause } from './next-run.js';
 import { isPausedByIdleness } from './resume.js';
+import { runUnderWay } from './run-under-way.js';
 import { admitStart } from './start.js';
 import { stopCause } from './stop-reason.js';
 
@@ -48,7 +50,7 @@ const LONGEST_DELAY_MS = 5 * 60_000;
 const COUNTED_RUNS = 10;
 /** These stops are wishes that a page that is still open must not undo. */
 const WISHED = new Set<StopReason>(['requested', 'paused', 'max_duration', 'disk_full']);
-/** The sandbox was not at fault, or the delay would come on top of a long wait. */
+/** These ends are no fault of the sandbox, or come after a wait that was long enough. */
 const BLAMELESS = new Set(['no_room_in_time', 'worker_removed', 'lost', 'cancelled']);
 
 /**
@@ -92,12 +94,8 @@ export async function wakeSandbox(ctx: Context, request: WakeRequest): Promise<W
 }
 
 /** The reason of the stop that is under way. */
-async function requestedReason(
-  tx: Parameters<typeof readRunTimes>[0],
-  sandbox: LockedSandbox,
-): Promise<StopReason | null> {
-  if (sandbox.run_id === null) return null;
-  const [run] = await readRunTimes(tx, [{ orgId: sandbox.org_id, runId: sandbox.run_id }]);
+async function requestedReason(tx: Sql, sandbox: LockedSandbox): Promise<StopReason | null> {
+  const run = await runUnderWay(tx, sandbox);
   return run?.stop_reason == null ? null : stopCause(run, run.stop_reason, null).stop_reason;
 }
 

@@ -2,6 +2,7 @@ import type { RunCommand } from '../../runs/queries.js';
 import type { CommandState } from '../../guest/command-end.js';
 import type { Exit } from '../../engine/runtime.js';
 import { shortInstant, type Instant } from '../../lib/instant.js';
+import type { SandboxRow } from '../row.js';
 import type { SandboxCommand } from '../../spec/statuses.js';
 
 const SIGKILL_CODE = 137;
@@ -9,7 +10,7 @@ const NOTHING = { exit_code: null, signal: null, oom_killed: null, ended_at: nul
 
 export const RUNNING_COMMAND: SandboxCommand = { status: 'running', ...NOTHING };
 
-/** The command after a look at its run, which goes on. Undefined: nothing is new. */
+/** The command after a look at its run, which continues. Undefined: nothing is new. */
 export function commandAfterLook(state: CommandState, startedAt: Instant): SandboxCommand | undefined {
   if (state === 'running') return undefined;
   if (state === 'unknown') return { status: 'unknown', ...NOTHING };
@@ -22,6 +23,14 @@ export function commandAfterLook(state: CommandState, startedAt: Instant): Sandb
     // The clocks of two machines may differ.
     ended_at: shortInstant(endedAt > startedAt ? endedAt : startedAt),
   };
+}
+
+/** The command of a sandbox whose saved memory is given up: nothing ran in it since the pause. */
+export function commandWithoutMemory({
+  command,
+  paused_at,
+}: Pick<SandboxRow, 'command' | 'paused_at'>): SandboxCommand | null {
+  return commandAfterRun(command, { command: null }, { exit: null, wasAsked: true, stoppedAt: paused_at });
 }
 
 /**

@@ -233,14 +233,16 @@ export async function leftToOtherRuntimes(
   return rows;
 }
 
+/** `run_id`: of the run that the worker has, or that waits to continue the memory of a pause there. */
 export async function lockSandboxesOn(
   tx: Sql,
   workerId: string,
-): Promise<{ org_id: string; id: string; run_id: string | null }[]> {
-  const { rows } = await tx.query<{ org_id: string; id: string; run_id: string | null }>(
-    `select s.org_id, s.id, r.id as run_id
+): Promise<{ org_id: string; id: string; run_id: string | null; is_paused: boolean }[]> {
+  const { rows } = await tx.query<{ org_id: string; id: string; run_id: string | null; is_paused: boolean }>(
+    `select s.org_id, s.id, r.id as run_id, s.paused_at is not null as is_paused
      from sandboxes s
-     left join runs r on r.org_id = s.org_id and r.id = s.run_id and r.worker_id = $1 and r.end_reason is null
+     left join runs r on r.org_id = s.org_id and r.id = s.run_id and r.end_reason is null
+       and (r.worker_id = $1 or r.worker_id is null and r.resumes)
      where s.worker_id = $1 and s.destroyed_at is null
      order by s.org_id, s.id
      for update of s`,
@@ -252,13 +254,9 @@ export async function lockSandboxesOn(
 /** Detaches all sandboxes of a worker that is given up. Removed ones become destroyed, as their disks are gone. */
 export async function detachSandboxes(tx: Sql, workerId: string, at: Instant): Promise<void> {
   await tx.query(
-    `update sandboxes set worker_id = null, disk_mib = 0, changed_at = $2, paused_at = null,
-       status = case when paused_at is not null and status = 'stopped' then 'failed' else status end,
-       stop_reason = case when paused_at is not null and status = 'stopped' then 'lost' else stop_reason end,
-       stop_message = case when paused_at is not null and status = 'stopped' then $3 else stop_message end,
-       last_failure_message = case when paused_at is not null and status = 'stopped' then $3 else last_failure_message end,
+    `update sandboxes set worker_id = null, disk_mib = 0, changed_at = $2,
        destroyed_at = case when removed_at is null then destroyed_at else coalesce(destroyed_at, $2) end
      where worker_id = $1`,
-    [workerId, at, 'its worker was removed, and with it the disk and the memory of its pause'],
+    [workerId, at],
   );
 }

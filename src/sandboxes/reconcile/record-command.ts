@@ -8,7 +8,7 @@ import { commandAfterLook } from './command-state.js';
 import type { FoundCommand } from './command-watch.js';
 import { lockObserved, writeObserved, type ObservedSandbox } from './record-queries.js';
 
-/** Writes the ends of commands whose runs go on, once each, with their audit events. */
+/** Writes the ends of commands whose runs continue, once each, with their audit events. */
 export async function recordCommands(
   ctx: Pick<Context, 'now'>,
   tx: EventSql,

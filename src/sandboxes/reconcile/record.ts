@@ -132,11 +132,9 @@ function followed(recorded: Recorded, at: Instant): Recorded {
   const { sandbox, events } = recorded;
   if (sandbox.status !== 'stopped' || sandbox.next_run === null || sandbox.removed_at) return recorded;
   const { admitted, run, event } = admittedRun(sandbox, sandbox.next_run, at);
-  // A cold start does not continue the memory.
-  const paused_at = run.resumes === true ? sandbox.paused_at : null;
   return {
     ...recorded,
-    sandbox: { ...sandbox, ...admitted, paused_at },
+    sandbox: { ...sandbox, ...admitted },
     events: [...events, event],
     next: run,
   };
@@ -206,12 +204,14 @@ function endOf(
   const { occurrence, message, exit, savedMib } = observation;
   const outcome = sandbox.removed_at ? 'gone' : outcomeOf({ sandbox, run }, observation);
   if (outcome === 'same' || run.end_reason !== null) return undefined;
-  const reason = observation.reason ?? occurrence;
+  const reason = endReasonOf(run, observation);
   // Without a recorded end, the time at which the run was last seen counts.
   const stoppedAt = latest(run.started_at, observation.stoppedAt ?? run.seen_at);
   const ended = outcome === 'stopped' || outcome === 'failed' ? outcome : null;
-  const isPaused = occurrence === 'run_paused' && savedMib !== undefined && ended !== null;
-  const cause: StopCause = staysPaused(run, reason)
+  const isPaused =
+    occurrence === 'run_paused' && isPauseReason(reason) && savedMib !== undefined && ended !== null;
+  const isStillPaused = staysPaused(run, reason);
+  const cause: StopCause = isStillPaused
     ? { stop_reason: 'paused', stop_message: `it stays paused: ${message ?? 'its resume was cancelled'}` }
     : stopCause(run, reason, message);
   const event: RunEvent = {
@@ -242,16 +242,18 @@ function endOf(
       : {
           status: ended,
           status_reason: null,
-          last_failure_message: ended === 'failed' || staysPaused(run, reason) ? message : null,
+          last_failure_message: ended === 'failed' || isStillPaused ? message : null,
           ...cause,
-          paused_at: isPaused ? stoppedAt : staysPaused(run, reason) ? sandbox.paused_at : null,
+          paused_at: isPaused ? stoppedAt : isStillPaused ? sandbox.paused_at : null,
           command:
-            isPaused || (run.resumes && run.started_at === null)
+            isPaused || isStillPaused
               ? sandbox.command
               : commandAfterRun(sandbox.command, run, {
                   exit: exit ?? null,
-                  stoppedAt,
-                  wasAsked: run.stop_reason !== null,
+                  // A resume that never ran gives up memory in which nothing ran since its pause.
+                  stoppedAt: stoppedAt ?? sandbox.stopped_at,
+                  // A pause requests no end of the command.
+                  wasAsked: run.stop_reason !== null && !isPauseReason(run.stop_reason),
                 }),
         };
   // The request to stop was the last change of a sandbox that is stopping.
@@ -265,15 +267,25 @@ function endOf(
   };
 }
 
-/** While a sandbox is being paused, nobody has asked for another end. */
+/**
+ * While a sandbox is being paused, no other end was requested. An admitted run follows every end. Where the memory is
+ * not saved, it begins from the disk.
+ */
 function outcomeOf(
-  { sandbox: { status }, run }: Pick<Recorded, 'sandbox' | 'run'>,
-  { occurrence, reason }: Observation,
+  { sandbox: { status, next_run }, run }: Pick<Recorded, 'sandbox' | 'run'>,
+  observation: Observation,
 ): Outcome {
-  if (staysPaused(run, reason ?? occurrence))
+  const { occurrence } = observation;
+  if (staysPaused(run, endReasonOf(run, observation)))
     return status === 'starting' || status === 'stopping' ? 'stopped' : 'same';
-  const isPausing = status === 'stopping' && isPauseReason(run.stop_reason);
+  const isPausing = status === 'stopping' && next_run === null && isPauseReason(run.stop_reason);
   return TRANSITIONS[isPausing ? 'running' : status][occurrence];
+}
+
+/** A stop or a restart may have replaced the request to pause since the engine was listed. */
+function endReasonOf(run: RunTimes, { occurrence, reason }: Observation): string {
+  if (occurrence === 'run_paused' && run.stop_reason !== null) return run.stop_reason;
+  return reason ?? occurrence;
 }
 
 /** A resume that ended before it began. A caller who stops it does not want the memory. */

@@ -4,7 +4,10 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { now } from '../../lib/instant.js';
 import { deleteWorker, lockWorker } from '../../workers/queries.js';
 import { detachSandboxes, lockSandboxesOn } from './queries.js';
+import { recordMemoryLost } from './record-pause.js';
 import { recordObservations, type Observation } from './record.js';
+
+const MEMORY_LOST = 'its worker was removed, and with it the disk and the memory of its pause';
 
 /**
  * Gives up a worker whose machine does not return. Its running sandboxes become `failed`; their runs end at the time
@@ -44,6 +47,10 @@ export async function removeWorker(
         ];
       });
       await recordObservations({ now }, tx, lost);
+      const paused = sandboxes.flatMap(({ org_id: orgId, id: sandboxId, is_paused: isPaused }) =>
+        isPaused ? [{ orgId, sandboxId }] : [],
+      );
+      await recordMemoryLost(tx, paused, now(), MEMORY_LOST);
       await detachSandboxes(tx, id, now());
       await lose(tx, id);
       await deleteWorker(tx, id);

@@ -24,7 +24,7 @@ export class RoomNotices {
 }
 
 /**
- * The starts of these rows that have not begun to run. The engine tells about an `accepted` one whether it has room
+ * The starts of these rows that have not begun to run. The engine reports of an `accepted` one whether it has room
  * now. It holds nothing of a `refused` one, about which the refusal stays shown until the retry is answered.
  */
 export function waitingStarts(

@@ -19,8 +19,8 @@ const EXIT_HINTS: Record<number, string> = {
 };
 
 /**
- * The reason for the end; undefined when nobody asked for it. A pause asks for an end that keeps the memory, so another
- * end is none that was asked for.
+ * The reason of the requested end. Undefined: no end was requested. A pause requests an end that keeps the memory, so
+ * no other end counts as requested.
  */
 function askedToEnd({ wanted, stopReason }: ReconcileRow): string | undefined {
   if (isPauseReason(stopReason)) return wanted.removed ? 'destroyed' : undefined;

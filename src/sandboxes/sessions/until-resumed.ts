@@ -7,7 +7,7 @@ import { resumeForSession } from '../lifecycle/resume.js';
 import { getSandbox } from '../queries.js';
 import { endedError } from './ended-error.js';
 
-/** The caller is told to repeat the request then. The resume goes on. */
+/** Then the answer is `not_ready`, and the resume continues. */
 const LONGEST_MS = 60_000;
 /** A notification gets lost while the database connection is down. */
 const LOOK_EVERY_MS = 1_000;
@@ -36,7 +36,10 @@ export async function untilResumed(
       const { status, will_start: willStart, last_failure_message: failure } = found;
       if (status === 'running') return;
       if (status !== 'starting' && !willStart) {
-        const message = `the sandbox was not resumed${failure === null ? '' : `: ${failure}`}`;
+        const message =
+          failure === null
+            ? `the sandbox is ${status}, and was not resumed: start it first`
+            : `the sandbox was not resumed: ${failure}`;
         throw new ApiError('invalid_state_transition', message, { status });
       }
       await sleep(LOOK_EVERY_MS, AbortSignal.any([over.signal, ended]));

@@ -32,8 +32,6 @@ function pausesIn(events: readonly Event[], now: bigint): { from: bigint; to: bi
   };
   for (const { event_type: type, timestamp, payload } of events) {
     if (type === 'sandbox_paused') open = micros(payload['stopped_at']);
-    // A restart that followed the pause at once: the memory was not kept.
-    else if (type === 'sandbox_start_requested' && payload['resumes'] !== true) open = undefined;
     else if (type === 'sandbox_started') close(micros(payload['started_at']));
     else if (type === 'sandbox_memory_discarded' || type === 'sandbox_destroyed') close(micros(timestamp));
     else if (type === 'sandbox_stopped' && payload['stop_reason'] !== 'paused') close(micros(timestamp));
