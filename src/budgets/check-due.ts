@@ -13,17 +13,19 @@ import { claimDue, deletePast, insertNotices, noteChecked, postponeCheck } from 
 
 /** The interval of two checks of one budget. */
 const CHECK_EVERY_MS = 5_000;
-/** A check rests for so many times its duration, so that no organization takes more than this part of the worker. */
-const RESTS = 20;
+/** The next check waits for so many times the duration of a check, so that checks take a small part of the worker. */
+const PAUSE_FACTOR = 20;
 const AFTER_FAILURE_MS = 60_000;
 const SETTLES_AFTER_MS = 3_600_000;
 
 /**
  * Writes the events of thresholds that were reached since the previous check. The notice of a threshold and its event
- * commit together, so each has one event a month, also after a crash and with several workers. Returns whether the
- * budget has to stop sandboxes. Undefined: no check is due.
+ * commit together, so each has one event a month, also after a crash and with several workers. `stopsUntil`:
+ * the budget has to stop sandboxes until its month ends. Undefined: no check is due.
  */
-export async function checkDueBudget(ctx: Context): Promise<{ budget: Budget; stops: boolean } | undefined> {
+export async function checkDueBudget(
+  ctx: Context,
+): Promise<{ budget: Budget; stopsUntil: Instant | null } | undefined> {
   let claimed: Budget | undefined;
   try {
     return await inTransaction(ctx.pool, async (tx) => {
@@ -42,17 +44,17 @@ export async function checkDueBudget(ctx: Context): Promise<{ budget: Budget; st
       // The first hour of a day may still change the last seconds of the previous one.
       const settled = addMillis(at, -SETTLES_AFTER_MS).slice(0, 10);
       await storeDays(tx, budget, measured?.unstored.filter(({ day }) => day < settled) ?? []);
-      const rest = Math.max(CHECK_EVERY_MS, RESTS * (performance.now() - began));
+      const pause = Math.max(CHECK_EVERY_MS, PAUSE_FACTOR * (performance.now() - began));
       const ratio = measured ? percentOf(measured.used, budget.limit) / 100 : null;
-      await noteChecked(tx, budget, { until: at, next: addMillis(at, rest), ratio });
+      await noteChecked(tx, budget, { until: at, next: addMillis(at, pause), ratio });
       const stops = budget.action === 'stop' && measured !== undefined && isExhausted(budget, measured);
-      return { budget, stops };
+      return { budget, stopsUntil: stops ? monthAfter(current) : null };
     });
   } catch (error) {
     if (!claimed) throw error;
     ctx.log.warn({ err: error, orgId: claimed.org_id, budgetId: claimed.id }, 'cannot check a budget');
     await postponeCheck(ctx.pool, claimed, addMillis(ctx.now(), AFTER_FAILURE_MS));
-    return { budget: claimed, stops: false };
+    return { budget: claimed, stopsUntil: null };
   }
 }
 

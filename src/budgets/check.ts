@@ -14,8 +14,8 @@ import { getEnforced } from './queries.js';
 
 /**
  * Refuses a start at `at` that a budget covers whose use until `at` reaches its limit. `tx`: the transaction that
- * starts. It needs no lock, because a start uses nothing yet: beyond a limit, only runs add that were admitted before
- * the use reached it.
+ * starts. It needs no lock, because a start uses nothing yet. Only runs that were admitted below the limit can exceed
+ * it.
  */
 export async function refuseOverBudget(
   { settings: { priceBook: book } }: Pick<Context, 'settings'>,

@@ -152,7 +152,7 @@ export async function noteChecked(
   );
 }
 
-/** The check of a budget failed: the others come first. */
+/** After a failed check: the next checks are of other budgets. */
 export async function postponeCheck(sql: Sql, { org_id, id }: Budget, next: Instant): Promise<void> {
   await sql.query('update budgets set next_check_at = $3 where org_id = $1 and id = $2', [org_id, id, next]);
 }
@@ -174,7 +174,7 @@ export async function insertNotices(
   return rows.map(({ threshold }) => threshold).toSorted((a, b) => a - b);
 }
 
-/** A changed limit is reached anew. */
+/** Deletes the notices of other thresholds than these. The use can reach them again. */
 export async function deleteNotices(
   tx: Sql,
   { org_id, id }: Budget,

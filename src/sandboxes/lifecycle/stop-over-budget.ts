@@ -1,40 +1,36 @@
 import { BUDGETS } from '../../audit/events/actor.js';
-import { hasLabel, KEEP_LABEL, type Budget } from '../../budgets/budget.js';
+import { covers, hasLabel, KEEP_LABEL, type Budget } from '../../budgets/budget.js';
 import { checkDueBudget } from '../../budgets/check-due.js';
 import { isUnchanged, listStoppable } from '../../budgets/queries.js';
 import type { Context } from '../../context.js';
-import { inTransaction } from '../../db/transaction.js';
-import { lockSandbox } from '../queries.js';
-import { requestStop } from './stop.js';
+import type { Sql } from '../../db/pool.js';
+import type { LockedSandbox } from '../queries.js';
+import { runUnderWay } from './run-under-way.js';
+import { stopEach } from './stop-each.js';
 
-const BATCH = 100;
-
-/** Checks every budget that is due, and stops the sandboxes of those that are used up and say so. */
+/** Checks every budget that is due. Stops what a used up budget with the action `stop` covers. */
 export async function enforceBudgets(ctx: Context, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const checked = await checkDueBudget(ctx);
     if (!checked) return;
-    if (checked.stops) await stopCovered(ctx, checked.budget, signal);
+    const { budget, stopsUntil } = checked;
+    if (stopsUntil === null) continue;
+    const stops = {
+      orgId: budget.org_id,
+      actor: BUDGETS,
+      reason: 'budget_exhausted',
+      until: stopsUntil,
+      list: async (after: string | null, limit: number) => listStoppable(ctx.pool, budget, after, limit),
+      concerns: async (tx: Sql, sandbox: LockedSandbox) => mayStop(tx, budget, sandbox),
+    } as const;
+    await stopEach(ctx, stops, signal);
   }
 }
 
-async function stopCovered(ctx: Context, budget: Budget, signal: AbortSignal): Promise<void> {
-  let after: string | null = null;
-  do {
-    const ids: string[] = await listStoppable(ctx.pool, budget, after, BATCH);
-    for (const id of ids) {
-      if (signal.aborted) return;
-      await inTransaction(ctx.pool, async (tx) => {
-        const sandbox = await lockSandbox(tx, budget.org_id, { id, orWarm: true });
-        if (sandbox?.status !== 'starting' && sandbox?.status !== 'running') return;
-        // A caller may have changed the labels, or raised the limit, since the list was read.
-        const labels = sandbox.spec?.labels ?? {};
-        if (hasLabel(labels, KEEP_LABEL)) return;
-        if (budget.scope.type === 'label' && !hasLabel(labels, budget.scope)) return;
-        if (!(await isUnchanged(tx, budget))) return;
-        await requestStop(tx, sandbox, BUDGETS, 'budget_exhausted', ctx.now());
-      });
-    }
-    after = ids.length === BATCH ? ids.at(-1)! : null;
-  } while (after !== null);
+/** A caller may have changed the labels, begun another run, or raised the limit, since the list was read. */
+async function mayStop(tx: Sql, budget: Budget, sandbox: LockedSandbox): Promise<boolean> {
+  const labels = sandbox.spec?.labels ?? {};
+  if (hasLabel(labels, KEEP_LABEL)) return false;
+  const keyId = (await runUnderWay(tx, sandbox))?.started_by_key ?? null;
+  return covers(budget, { labels, keyId }) && (await isUnchanged(tx, budget));
 }
