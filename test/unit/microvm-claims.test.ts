@@ -62,39 +62,65 @@ describe('the disk images of virtual machines', () => {
   const written = { file: '1:2', isReadonly: false };
   const read = { file: '1:2', isReadonly: true };
 
+  const other = { file: '1:3', isReadonly: false };
+  const begin = (uses: ImageUses, sandboxId: string, continues = false) =>
+    uses.begin(sandboxId, { continues });
+
   test('have one writer, or any number of readers', () => {
     for (const [first, second, isFree] of [
       [written, written, false],
       [written, read, false],
       [read, written, false],
       [read, read, true],
-      [written, { file: '1:3', isReadonly: false }, true],
+      [written, other, true],
     ] as const) {
       const uses = new ImageUses();
-      expect(uses.reserve('a', first)).toBeUndefined();
-      expect(uses.reserve('b', second)).toBe(isFree ? undefined : 'a');
-      expect(uses.of('b')).toEqual(isFree ? [second] : []);
-      expect(new ImageUses().reserve('b', second)).toBeUndefined();
+      expect(begin(uses, 'a').reserve(first)).toBeUndefined();
+      const b = begin(uses, 'b');
+      expect(b.reserve(second)).toBe(isFree ? undefined : 'a');
+      expect(b.own).toEqual(isFree ? [second] : []);
+      expect(begin(new ImageUses(), 'b').reserve(second)).toBeUndefined();
     }
   });
 
   test('are those of one sandbox too', () => {
-    const uses = new ImageUses();
-    uses.reserve('a', written);
-    expect(uses.reserve('a', read)).toBe('a');
-    expect(uses.reserve('a', { file: '1:3', isReadonly: true })).toBeUndefined();
-    expect(uses.of('a')).toEqual([written, { file: '1:3', isReadonly: true }]);
+    const a = begin(new ImageUses(), 'a');
+    a.reserve(written);
+    expect(a.reserve(read)).toBe('a');
+    expect(a.reserve({ file: '1:3', isReadonly: true })).toBeUndefined();
+    expect(a.own).toEqual([written, { file: '1:3', isReadonly: true }]);
   });
 
   test('are held by a start that no list has, and by machines of an earlier process', async () => {
     const uses = new ImageUses();
-    uses.reserve('a', written);
+    begin(uses, 'a').reserve(written);
     uses.claims.keep(new Map([['b', [{ file: '1:4', isReadonly: true }]]]), await later());
-    expect(uses.reserve('c', written)).toBe('a');
-    expect(uses.reserve('c', { file: '1:4', isReadonly: false })).toBe('b');
+    const c = begin(uses, 'c');
+    expect(c.reserve(written)).toBe('a');
+    expect(c.reserve({ file: '1:4', isReadonly: false })).toBe('b');
     uses.claims.settle('a');
     uses.claims.keep(new Map(), await later());
-    expect(uses.reserve('c', written)).toBeUndefined();
-    expect(uses.reserve('c', { file: '1:4', isReadonly: false })).toBeUndefined();
+    expect(c.reserve(written)).toBeUndefined();
+    expect(c.reserve({ file: '1:4', isReadonly: false })).toBeUndefined();
+  });
+
+  test('stay those of a pause while its resume claims them again, one after another', async () => {
+    const uses = new ImageUses();
+    uses.claims.keep(new Map([['a', [written, other]]]), await later());
+    const resume = begin(uses, 'a', true);
+    uses.claims.keep(new Map(), await later());
+    expect(begin(uses, 'b').reserve(written)).toBe('a');
+    expect(resume.reserve(written)).toBeUndefined();
+    expect(begin(uses, 'b').reserve(other)).toBe('a');
+    expect(resume.reserve(read)).toBe('a');
+    expect(resume.reserve(other)).toBeUndefined();
+    expect(resume.own).toEqual([written, other]);
+  });
+
+  test('are free for a start that does not continue the run that had them', async () => {
+    const uses = new ImageUses();
+    uses.claims.keep(new Map([['a', [written, other]]]), await later());
+    expect(begin(uses, 'a').reserve(written)).toBeUndefined();
+    expect(begin(uses, 'b').reserve(other)).toBeUndefined();
   });
 });

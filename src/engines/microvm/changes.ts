@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import { closeSync, openSync, watch, type FSWatcher } from 'node:fs';
 import { changesFile } from './places.js';
 
-/** The changes of records: supervisors write a byte to a file of the engine, and the kernel tells of it. */
+/** The changes of records: supervisors write a byte to a file of the engine, and the kernel reports the write. */
 export class Changes {
   private readonly events = new EventEmitter().setMaxListeners(0);
   private readonly watcher: FSWatcher;

@@ -8,7 +8,7 @@ import { readSaved, type SavedMemory } from './saved-memory.js';
 import type { RunEnd, RunRecord } from './record.js';
 import { readRecord } from './read-record.js';
 
-/** A sandbox as its directory tells it. */
+/** A sandbox as its directory describes it. */
 export interface HeldSandbox {
   places: SandboxPlaces;
   identity: Identity;

@@ -14,7 +14,7 @@ const NANOS = 1_000_000_000n;
 
 /**
  * Follows the output of a sandbox. `wait` resolves when more may have been written. It returns false when the run has
- * ended, so that what is there is the rest.
+ * ended: the pieces that are there are the last ones.
  */
 export async function* followOutput(
   places: SandboxPlaces,

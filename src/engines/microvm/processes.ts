@@ -4,7 +4,7 @@ import type { ProcessIdentity, RunRecord } from './record.js';
 /** `/proc/<pid>/stat` after the name of the program, which may have any characters. */
 const FIRST_FIELD = 3;
 const FIELD = { utime: 14, stime: 15, starttime: 22, rss: 24 };
-/** The kernel tells programs the same on every processor. */
+/** The unit of the kernel for programs, on every processor. */
 const TICKS_PER_SECOND = 100;
 const PAGE_BYTES = 4_096;
 

@@ -1,12 +1,12 @@
 interface Claim<T> {
   value: T;
-  /** By `performance.now()`. Infinity: the start is under way, and no list tells of it yet. */
+  /** By `performance.now()`. Infinity: the start is under way, and no list has it yet. */
   since: number;
 }
 
 /**
  * Parts of the machine that a virtual machine has for itself, by sandboxes. A claim is made before the supervisor
- * starts. Once the start is over, the directories of the sandboxes tell which claims last.
+ * starts. After the start, the claims are those in the directories of the sandboxes.
  */
 export class RunClaims<T> {
   private readonly claims = new Map<string, Claim<T>>();

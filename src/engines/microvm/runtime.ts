@@ -30,7 +30,7 @@ import { VmStarts } from './starts.js';
 import type { RunningNetwork } from './network/vm-networks.js';
 import { askUse, DESCRIPTOR, requestSave, requestStop } from './supervisor.js';
 
-/** After this time the output is read again, also where the kernel tells nothing of it. */
+/** After this time the output is read again, also where the kernel reports no change. */
 const LOOK_MS = 1_000;
 const SETTLE_MS = 20;
 /** A monitor that was killed ends in less, unless its disk hangs. */
@@ -260,7 +260,7 @@ export class MicrovmRuntime implements Runtime {
 
   /**
    * The memory and the processor time are those of the monitor, which the sandbox cannot falsify. An emulated processor
-   * works while the sandbox is idle, so there the sandbox tells its processor time itself.
+   * works while the sandbox is idle, so there the sandbox reports its processor time itself.
    */
   private async measure(sandboxId: string): Promise<Activity | undefined> {
     const held = this.running.get(sandboxId) ?? (await readHeld(this.parts.directory, sandboxId));

@@ -40,7 +40,7 @@ export async function readSaved({ run, paused }: SandboxPlaces): Promise<SavedMe
 }
 
 /**
- * Moves the saved memory out of the way of the run that continues it. A crash afterwards leaves it there, and the next
+ * Moves the saved memory out of the directory that the next run gets. A crash afterwards leaves it there, and the next
  * start finds it.
  */
 export async function beginRestore(places: SandboxPlaces, saved: SavedMemory): Promise<void> {
@@ -53,7 +53,7 @@ export async function beginRestore(places: SandboxPlaces, saved: SavedMemory): P
   await syncDirectory(places.directory);
 }
 
-/** No run is to continue it. */
+/** Removes the saved memory: no run continues it. */
 export async function discardSaved({ run, paused }: SandboxPlaces): Promise<void> {
   await rm(memoryFile(run), { force: true });
   await rm(paused, { recursive: true, force: true });

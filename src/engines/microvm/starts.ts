@@ -7,7 +7,7 @@ import { writeFileAtomically } from '../../lib/atomic-file.js';
 import type { DiskImageMount } from '../../spec/run-spec.js';
 import { MAX_DISK_IMAGES, openDiskImage } from './disks/disk-image.js';
 import { fileLimit, fileLimitOfImage } from './disks/file-limit.js';
-import type { ImageUse } from './disks/image-uses.js';
+import type { ImageUse, StartUses } from './disks/image-uses.js';
 import { prepareBoot } from './prepare-boot.js';
 import { prepareDisks } from './prepare-disks.js';
 import { hasRun, readHeld, type HeldSandbox } from './holdings.js';
@@ -23,7 +23,7 @@ import { untilReady } from './until-ready.js';
 export class VmStarts {
   constructor(private readonly parts: MicrovmParts) {}
 
-  /** A supervisor of this run that an earlier process has started goes on. */
+  /** A supervisor of this run that an earlier process has started continues. */
   async start(run: Run, signal: AbortSignal): Promise<void> {
     const held = await readHeld(this.parts.directory, run.sandboxId);
     const isCurrent = held?.run?.runId === run.runId;
@@ -47,7 +47,7 @@ export class VmStarts {
       await untilReady(this.parts, places, { signal, ended });
       await this.endRestore(run, places, signal);
     } finally {
-      // A start that has failed gives up its claims at the next list.
+      // The next list ends the claims of a start that has failed.
       this.parts.users.claims.settle(run.sandboxId);
       this.parts.imageUses.claims.settle(run.sandboxId);
       this.parts.networks.settle(run.sandboxId);
@@ -55,7 +55,7 @@ export class VmStarts {
     }
   }
 
-  /** The memory is gone from the disk once the processors run. */
+  /** Removes the memory from the disk once the processors run. */
   private async endRestore(run: Run, places: SandboxPlaces, signal: AbortSignal): Promise<void> {
     if (run.resumes === true && !signal.aborted) await discardSaved(places);
   }
@@ -92,7 +92,7 @@ export class VmStarts {
         memoryMib: spec.memoryMib + parts.overheadMib,
       }) ?? [];
     const user = parts.users.take(sandboxId);
-    parts.imageUses.claims.release(sandboxId);
+    const uses = parts.imageUses.begin(sandboxId, { continues: saved !== undefined });
     const workdir = spec.workdir ?? (identity.image.workdir || '/');
     const network = await parts.networks.make(run, saved?.run.link);
     const opened: number[] = [];
@@ -106,9 +106,9 @@ export class VmStarts {
         if (mount.type !== 'disk_image') continue;
         if (images.size === MAX_DISK_IMAGES)
           throw new StartRefusedError(`a virtual machine has at most ${MAX_DISK_IMAGES} disk images`);
-        images.set(index, await this.openImage(run, mount, `mounts[${index}]`));
+        images.set(index, await this.openImage(run, mount, `mounts[${index}]`, uses));
       }
-      const diskImages = [...parts.imageUses.of(sandboxId)];
+      const diskImages = [...uses.own];
       const link = network?.link;
       const boot = await prepareBoot(parts, run, { identity, network: network?.guest });
       const disks: Disk[] = [
@@ -191,16 +191,16 @@ export class VmStarts {
     { orgId, sandboxId }: Run,
     mount: DiskImageMount,
     field: string,
+    uses: StartUses,
   ): Promise<FileHandle> {
-    const { volumes, imageUses } = this.parts;
     const reserve = (use: ImageUse) => {
-      const holder = imageUses.reserve(sandboxId, use);
+      const holder = uses.reserve(use);
       if (holder === undefined) return undefined;
       if (holder === sandboxId)
         return 'another mount has the same file: mount it once, or each with "readonly"';
       return `the sandbox ${holder} uses it: stop that sandbox, or mount it with "readonly" in both`;
     };
-    return openDiskImage(volumes, orgId, mount, { field, reserve });
+    return openDiskImage(this.parts.volumes, orgId, mount, { field, reserve });
   }
 }
 

@@ -15,18 +15,42 @@ export interface ImageUse {
 export class ImageUses {
   readonly claims = new RunClaims<readonly ImageUse[]>();
 
-  /** Claims the file, unless it is in use and one of both uses writes. Returns the sandbox that uses it. */
-  reserve(sandboxId: string, use: ImageUse): string | undefined {
-    for (const [holder, uses] of this.claims.entries())
-      if (uses.some(({ file, isReadonly }) => file === use.file && !(isReadonly && use.isReadonly)))
-        return holder;
-    this.claims.claim(sandboxId, [...this.of(sandboxId), use]);
-    return undefined;
+  /**
+   * Begins the uses of one start. `continues`: the start continues a pause, whose files stay claimed while the start
+   * claims them again. Otherwise the files of an earlier run are free.
+   */
+  begin(sandboxId: string, { continues }: { continues: boolean }): StartUses {
+    const { claims } = this;
+    const before = continues ? this.of(sandboxId) : [];
+    const own: ImageUse[] = [];
+    claims.claim(sandboxId, before);
+    return {
+      own,
+      reserve: (use) => {
+        if (own.some((other) => excludes(other, use))) return sandboxId;
+        for (const [holder, uses] of claims.entries())
+          if (holder !== sandboxId && uses.some((other) => excludes(other, use))) return holder;
+        own.push(use);
+        claims.claim(sandboxId, [...before, ...own]);
+        return undefined;
+      },
+    };
   }
 
-  of(sandboxId: string): readonly ImageUse[] {
+  private of(sandboxId: string): readonly ImageUse[] {
     return this.claims.entries().find(([holder]) => holder === sandboxId)?.[1] ?? [];
   }
+}
+
+/** The disk images of one start. */
+export interface StartUses {
+  readonly own: readonly ImageUse[];
+  /** Claims the file, unless it is in use and one of both uses writes. Returns the sandbox that uses it. */
+  reserve(use: ImageUse): string | undefined;
+}
+
+function excludes(one: ImageUse, other: ImageUse): boolean {
+  return one.file === other.file && !(one.isReadonly && other.isReadonly);
 }
 
 export function fileOf({ dev, ino }: Pick<BigIntStats, 'dev' | 'ino'>): string {
