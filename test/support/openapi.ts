@@ -20,7 +20,7 @@ interface Operation {
   summary: string;
   /** Absent: every key may call it. */
   'x-required-scope'?: string;
-  responses: Record<string, { content?: Record<string, { schema: unknown }> }>;
+  responses: Record<string, { description?: string; content?: Record<string, { schema: unknown }> }>;
 }
 
 const ajv = new Ajv2020.default({

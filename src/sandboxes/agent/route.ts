@@ -8,7 +8,7 @@ import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { Slots } from '../../fairness/slots.js';
 import type { PacedSteps } from '../../fairness/paced-steps.js';
-import type { Entrance, Visit } from '../sessions/entrance.js';
+import { ENTRANCE_REFUSALS, type Entrance, type Visit } from '../sessions/entrance.js';
 import { AgentChannel, type Pipe } from './channel.js';
 import { clientDefaultsOf } from './sdk-defaults.js';
 
@@ -31,7 +31,7 @@ export function agentRoute(app: App, entrance: Entrance, steps: PacedSteps, log:
           'A WebSocket that carries commands, terminals, files and TCP connections in the protocol of the official clients.',
         tags: ['sandboxes'],
         params: Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') }),
-        response: answers(MessageResponse, 'sandbox_not_found', 'invalid_state_transition', 'not_supported'),
+        response: answers(MessageResponse, ...ENTRANCE_REFUSALS),
       },
     },
     async (request, reply) => {

@@ -17,7 +17,7 @@ import { WriteHeaders } from '../../idempotency/schema.js';
 import { Slots } from '../../fairness/slots.js';
 import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { ADDRESSES, sandboxKeyOf } from '../sessions/address.js';
-import type { Entrance, Visit } from '../sessions/entrance.js';
+import { ENTRANCE_REFUSALS, type Entrance, type Visit } from '../sessions/entrance.js';
 import { outputMask } from '../sessions/output-mask.js';
 import { acceptEnvMap } from '../../spec/env-schema.js';
 import { badField } from './read-command.js';
@@ -33,14 +33,7 @@ const STALL_MS = 5 * 60_000;
 const TYPES = ['application/json', 'text/event-stream'] as const;
 
 const response = {
-  ...answersToWrite(
-    ExecResult,
-    'command_not_started',
-    'sandbox_not_found',
-    'invalid_state_transition',
-    'ended_with_sandbox',
-    'not_supported',
-  ),
+  ...answersToWrite(ExecResult, ...ENTRANCE_REFUSALS, 'command_not_started', 'ended_with_sandbox'),
   200: {
     description:
       'The end of the command with its output, or server-sent events: `started` with `pid`, `stdout` and `stderr` with `text` or `base64`, then `exited` with `exit_code`, `timed_out`, `oom_killed` and `duration_ms`, or `failed` with `error`.',

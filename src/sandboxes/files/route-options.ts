@@ -2,16 +2,14 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ErrorName } from '../../http/errors.js';
 import { readPath } from '../../volumes/files/path-header.js';
 import { sandboxKeyOf, type Address } from '../sessions/address.js';
-import type { Entrance, Visit } from '../sessions/entrance.js';
+import { ENTRANCE_REFUSALS, type Entrance, type Visit } from '../sessions/entrance.js';
 
 export const REFUSALS: ErrorName[] = [
+  ...ENTRANCE_REFUSALS,
   'invalid_sandbox_path',
   'sandbox_file_forbidden',
-  'sandbox_not_found',
   'sandbox_file_not_found',
-  'invalid_state_transition',
   'ended_with_sandbox',
-  'not_supported',
 ];
 export const WRITE_REFUSALS: ErrorName[] = ['sandbox_file_exists', 'storage_full', 'idempotency_conflict'];
 

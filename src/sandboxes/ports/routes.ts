@@ -9,7 +9,7 @@ import { answers, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { ADDRESSES, sandboxKeyOf } from '../sessions/address.js';
-import type { Entrance, Visit } from '../sessions/entrance.js';
+import { ENTRANCE_REFUSALS, type Entrance, type Visit } from '../sessions/entrance.js';
 import type { SessionRecord } from '../sessions/recorder.js';
 import { connectHere } from './connect-here.js';
 import { openGuestStream } from './guest-stream.js';
@@ -33,12 +33,7 @@ export function portRoutes(app: App, ctx: WorkerContext, entrance: Entrance): vo
             ...params.properties,
             port: Type.Integer({ minimum: 1, maximum: 65_535, description: 'The port in the sandbox.' }),
           }),
-          response: answers(
-            MessageResponse,
-            'sandbox_not_found',
-            'invalid_state_transition',
-            'not_supported',
-          ),
+          response: answers(MessageResponse, ...ENTRANCE_REFUSALS),
         },
       },
       async (request, reply) => {

@@ -6,7 +6,7 @@ import { contextOf } from '../../access/request-context.js';
 import { onRevocation } from '../../access/revocation-watch.js';
 import type { Context, WorkerContext } from '../../context.js';
 import { lateEnvironment } from '../../engine/environment.js';
-import { ApiError } from '../../http/errors.js';
+import { ApiError, type ErrorName } from '../../http/errors.js';
 import { StreamLimit } from '../../http/sse.js';
 import { Slots } from '../../fairness/slots.js';
 import type { Guest } from '../../guest/guest.js';
@@ -25,6 +25,15 @@ import { SessionRecorder } from './recorder.js';
 export const SESSION_UNITS = 4;
 /** The processor time of a session that ends at once, beside its admission. */
 const SESSION_MS = 10;
+
+/** The refusals of `enter`. It resumes a sandbox that its idleness has paused, and so it is refused as a start is. */
+export const ENTRANCE_REFUSALS: readonly ErrorName[] = [
+  'quota_exceeded',
+  'budget_exceeded',
+  'sandbox_not_found',
+  'invalid_state_transition',
+  'not_supported',
+];
 
 /** A caller in a sandbox, for one request or connection. */
 export interface Visit {

@@ -6,7 +6,7 @@ import { answers, answersToBody, type App } from '../../http/route.js';
 import { Field, MessageResponse, Uuid } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
 import { ADDRESSES, sandboxKeyOf } from '../sessions/address.js';
-import type { Entrance } from '../sessions/entrance.js';
+import { ENTRANCE_REFUSALS, type Entrance } from '../sessions/entrance.js';
 import { acceptEnvMap } from '../../spec/env-schema.js';
 import { TerminalRequest, TerminalTicket } from './schema.js';
 import { serve } from './serve.js';
@@ -28,12 +28,7 @@ export function terminalRoutes(app: App, entrance: Entrance): void {
           tags: ['sandboxes'],
           params,
           body: TerminalRequest,
-          response: answersToBody(
-            TerminalTicket,
-            'sandbox_not_found',
-            'invalid_state_transition',
-            'not_supported',
-          ),
+          response: answersToBody(TerminalTicket, ...ENTRANCE_REFUSALS),
         },
       },
       async (request, reply) => {
@@ -56,14 +51,7 @@ export function terminalRoutes(app: App, entrance: Entrance): void {
           'A WebSocket for browsers. The client offers the subprotocols `sandkeep.terminal.v1` and `ticket.<ticket>`. Binary messages are bytes of the terminal. The client sends `{"type":"resize","rows","cols"}` as text, the server `{"type":"exited","exit_code"}` or `{"type":"failed","error"}`.',
         tags: ['sandboxes'],
         params: Type.Object({ sandbox_id: Field(Uuid, 'The id of the sandbox.') }),
-        response: answers(
-          MessageResponse,
-          'invalid_ticket',
-          'origin_not_allowed',
-          'sandbox_not_found',
-          'invalid_state_transition',
-          'not_supported',
-        ),
+        response: answers(MessageResponse, ...ENTRANCE_REFUSALS, 'invalid_ticket', 'origin_not_allowed'),
       },
     },
     async (request, reply) => {

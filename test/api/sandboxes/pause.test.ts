@@ -6,7 +6,9 @@ import { createKey } from '../../../src/keys/create.js';
 import { addMillis, now } from '../../../src/lib/instant.js';
 import { newId } from '../../../src/lib/uuid.js';
 import { wakeSandbox, WakeRefusedError } from '../../../src/sandboxes/lifecycle/wake.js';
+import { makeBudget } from '../../support/budgets.js';
 import type { Client } from '../../support/client.js';
+import { operations } from '../../support/openapi.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest, startTestService, type TestService } from '../../support/service.js';
@@ -378,6 +380,32 @@ test('idleness pauses a sandbox with on_idle, and a session resumes it', async (
   );
   expect((await client.post(at(id, 'exec'), { cmd: 'true' })).status).toBe(409);
   await expect(wake()).rejects.toThrow(WakeRefusedError);
+});
+
+test('a session that would resume a sandbox is refused as a start is, and so its document says', async () => {
+  const own = await service.newOrg();
+  const lifecycle = { on_idle: 'pause', idle_timeout_secs: 1 };
+  const request = smallRequest('idles', { lifecycle });
+  const { body } = await own.post('/v1/sandboxes', request, { start: true });
+  await until(
+    () => own.get(at(body.id)),
+    ({ body: shown }) => shown.paused_at !== null,
+  );
+  // It ran for a second, and the limit is 3.6 ms.
+  await makeBudget(own, { limit: '0.000001', action: 'refuse_starts' });
+  const { status, body: refused } = await own.post(at(body.id, 'exec'), { cmd: 'true' });
+  expect([status, refused.error.code]).toEqual([403, 'budget_exceeded']);
+  const { body: shown } = await own.get(at(body.id));
+  expect([shown.status, shown.paused_at]).toEqual(['stopped', expect.any(String)]);
+
+  const entering = operations.filter(({ path }) =>
+    /^\/v1\/sandboxes\/.*\/(agent|exec|files.*|terminal.*|ports\/.*)$/.test(path),
+  );
+  expect(entering).toHaveLength(26);
+  for (const { method, path, operation } of entering)
+    expect(operation.responses['403']?.description, `${method} ${path}`).toMatch(
+      /`quota_exceeded`.*`budget_exceeded`/,
+    );
 });
 
 describe('a service that ends', () => {
