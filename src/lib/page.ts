@@ -26,13 +26,16 @@ function makePage<Row, T>(
   return { data: shown.map(present), has_more, next_cursor: has_more ? cursorAt(shown.at(-1)!) : null };
 }
 
-/** A page ends early when its text would have more than `maxLength` characters; it has at least one item. */
+/**
+ * A page ends early when its text would have more than `maxLength` characters; it has at least one item. `restCursor`:
+ * the list goes on there after the last of `rows`.
+ */
 export function pageText<Row>(
   rows: readonly Row[],
   limit: number,
   textOf: (row: Row) => string,
   cursorAt: (row: Row) => string,
-  maxLength = Infinity,
+  { maxLength = Infinity, restCursor }: { maxLength?: number; restCursor?: string | undefined } = {},
 ): string {
   let items = '';
   let shown = 0;
@@ -41,7 +44,7 @@ export function pageText<Row>(
     if (shown > 0 && items.length + text.length > maxLength) break;
     items += shown === 0 ? text : `,${text}`;
   }
-  const more = rows.length > shown;
-  const next = more ? `"${cursorAt(rows[shown - 1]!)}"` : 'null';
-  return `{"data":[${items}],"has_more":${more},"next_cursor":${next}}`;
+  const cursor = rows.length > shown ? cursorAt(rows[shown - 1]!) : restCursor;
+  const next = cursor === undefined ? 'null' : `"${cursor}"`;
+  return `{"data":[${items}],"has_more":${cursor !== undefined},"next_cursor":${next}}`;
 }

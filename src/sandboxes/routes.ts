@@ -14,6 +14,7 @@ import { destroySandbox } from './lifecycle/destroy.js';
 import { acceptByteLists } from '../spec/file-patches.js';
 import { acceptFlatSource } from '../spec/flat-source.js';
 import { listSandboxes } from './reads/list.js';
+import { SEARCHED } from './reads/list-queries.js';
 import type { SandboxKey } from './queries.js';
 import { runRoutes, waitFor } from './run-routes.js';
 import { SandboxLookups, showSandbox } from './reads/show.js';
@@ -70,6 +71,15 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
                 minLength: 1,
                 maxLength: 128,
                 description: 'Only sandboxes whose names begin with this text.',
+              }),
+            ),
+            name_contains: Type.Optional(
+              Type.String({
+                minLength: 1,
+                maxLength: 128,
+                description:
+                  `Only sandboxes whose names have this text in them, in any case of letters. A page looks at ${SEARCHED} names; ` +
+                  'with fewer matches it is short or empty, and `next_cursor` goes on after them.',
               }),
             ),
             created_after: Type.Optional(

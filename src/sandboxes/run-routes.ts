@@ -58,12 +58,12 @@ interface Verb {
   description: string;
   waitsFor: WaitWord;
   errors: readonly ErrorName[];
-  act(
+  act: (
     ctx: Context,
     caller: Writer,
     key: SandboxKey,
     begin: { queue: boolean; wantedUntil: Instant | null },
-  ): Promise<SandboxResponse>;
+  ) => Promise<SandboxResponse>;
 }
 
 const BEGINS: readonly ErrorName[] = ['quota_exceeded', 'budget_exceeded'];

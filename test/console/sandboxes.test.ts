@@ -80,7 +80,7 @@ describeBrowser('the page Sandboxes', () => {
     await create('batch');
     await signInBrowser(page, client.key);
     await page.getByRole('link', { name: 'batch' }).waitFor();
-    await page.getByLabel('Name begins with').fill('web');
+    await page.getByLabel('Name contains').fill('EB-');
     await page.getByRole('link', { name: 'batch' }).waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Filter' }).click();
     await page.getByLabel('Labels').fill('team=ml');
@@ -89,7 +89,7 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
     const { searchParams } = new URL(page.url());
     expect(Object.fromEntries(searchParams)).toEqual({
-      name_prefix: 'web',
+      name_contains: 'EB-',
       labels: '{"team":"ml"}',
       sort: 'name',
     });

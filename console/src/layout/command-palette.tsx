@@ -1,12 +1,12 @@
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import type { Scope } from '../../../src/access/scopes';
-import { call } from '../lib/api';
 import { density, timeZone, theme } from '../lib/preferences';
 import { may } from '../lib/session';
 import { useResource } from '../lib/use-resource';
 import { listedPages } from '../pages';
 import { Dialog } from '../parts/dialog';
+import { pageWithMatches } from '../sandboxes/page-with-matches';
 
 interface Command {
   title: string;
@@ -25,7 +25,7 @@ const SCOPED: readonly (readonly [title: string, path: string, scope: Scope])[] 
   ['Verify the audit trail', '/audit?verify=open', 'events:read'],
 ];
 
-/** Pages, sandboxes by the beginning of their name, and the switches, by keyboard. */
+/** Pages, sandboxes by a part of their name, and the switches, by keyboard. */
 export function CommandPalette({ close }: { close: () => void }) {
   const [, go] = useLocation();
   const [text, setText] = useState('');
@@ -33,8 +33,7 @@ export function CommandPalette({ close }: { close: () => void }) {
   const found = useResource(`palette:${text}`, async (signal) =>
     text === '' || !may('sandboxes:read')
       ? []
-      : (await call('GET /v1/sandboxes', { query: { name_prefix: text, limit: FOUND_SANDBOXES }, signal }))
-          .data,
+      : (await pageWithMatches({ name_contains: text, limit: FOUND_SANDBOXES }, signal)).data,
   );
   const own: Command[] = [
     ...listedPages().map(({ title, path }) => ({ title: `Open ${title}`, run: () => go(path) })),

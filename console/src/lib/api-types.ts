@@ -1614,6 +1614,7 @@ export interface Operations {
       status?: SandboxStatus[];
       stop_reason?: SandboxStopReason[];
       name_prefix?: string;
+      name_contains?: string;
       created_after?: string;
       created_before?: string;
       sort?: '-created_at' | 'created_at' | 'name';

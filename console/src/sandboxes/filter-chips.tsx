@@ -18,6 +18,7 @@ export function FilterChips() {
   return (
     <Chips
       of={[
+        ...single('Name contains', 'name_contains', (part) => part),
         ...single('Name begins with', 'name_prefix', (prefix) => prefix),
         ...listed('Status:', 'status'),
         ...listed('Stopped for:', 'stop_reason'),

@@ -34,6 +34,7 @@ export const NEWEST_FIRST: (typeof SORTS)[number] = '-created_at';
 
 /** The filters of the API, under its names. */
 const FILTERS = [
+  'name_contains',
   'name_prefix',
   'status',
   'stop_reason',
@@ -53,6 +54,7 @@ export function queryOf(url: UrlState) {
     status: statuses.length === 0 ? undefined : statuses,
     labels: optional('labels'),
     stop_reason: reasons.length === 0 ? undefined : reasons,
+    name_contains: optional('name_contains'),
     name_prefix: optional('name_prefix'),
     created_after: optional('created_after'),
     created_before: optional('created_before'),

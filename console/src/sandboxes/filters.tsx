@@ -11,10 +11,10 @@ export function Filters() {
   return (
     <>
       <Typed
-        label="Name begins with"
-        placeholder="Name begins with…"
-        value={url.get('name_prefix')}
-        change={(name_prefix) => url.set({ name_prefix }, { replace: true })}
+        label="Name contains"
+        placeholder="Name contains…"
+        value={url.get('name_contains')}
+        change={(name_contains) => url.set({ name_contains }, { replace: true })}
       />
       <Menu title="Filter" label="Filters" class="filter-menu">
         {() => <Choices />}

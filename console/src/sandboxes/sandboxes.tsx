@@ -1,5 +1,4 @@
 import { useState } from 'preact/hooks';
-import { call } from '../lib/api';
 import { Lazy } from '../lib/lazy';
 import { liveness, useLive, useWhileChanging } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
@@ -16,6 +15,7 @@ import { NEWEST_FIRST, NO_FILTER, queryOf, searchOf, useFilters } from './filter
 import { FilterChips } from './filter-chips';
 import { Filters } from './filters';
 import { FIRST_LINE } from './first-line';
+import { pageWithMatches } from './page-with-matches';
 import { SavedFilters } from './saved-filters';
 
 const PAGE_SIZE = 50;
@@ -28,7 +28,7 @@ export function Sandboxes() {
   const query = { ...queryOf(url), limit: PAGE_SIZE };
   const list = useResource(
     `sandboxes:${JSON.stringify(query)}`,
-    (signal) => call('GET /v1/sandboxes', { query, signal }),
+    (signal) => pageWithMatches(query, signal),
     { keeps: true },
   );
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());

@@ -52,6 +52,9 @@ const listSandboxes = tool({
     name_prefix: Type.Optional(
       Type.String({ minLength: 1, description: 'Only names that begin with this text.' }),
     ),
+    name_contains: Type.Optional(
+      Type.String({ minLength: 1, description: 'Only names with this text in them, in any case of letters.' }),
+    ),
     limit: Type.Optional(
       Type.Integer({
         minimum: 1,
@@ -64,11 +67,11 @@ const listSandboxes = tool({
       Type.String({ description: 'The `next_cursor` of the previous answer, with the same filters.' }),
     ),
   },
-  async call({ status = [], labels, name_prefix: prefix, limit = LIST.default, cursor }, { api }) {
+  async call({ status = [], labels, limit = LIST.default, cursor, ...names }, { api }) {
     const page = await listPage(api, [
       ...status.map((one): [string, string] => ['status', one]),
       ...(labels ? [['labels', JSON.stringify(labels)] as [string, string]] : []),
-      ...(prefix === undefined ? [] : [['name_prefix', prefix] as [string, string]]),
+      ...Object.entries(names),
       ['limit', String(limit)],
       ...(cursor === undefined ? [] : [['cursor', cursor] as [string, string]]),
     ]);

@@ -16,15 +16,17 @@ export interface SandboxFilter {
   /** Any of these. Undefined, which is left out of cursors: all sandboxes. */
   stopReasons?: StopReason[] | undefined;
   namePrefix: string | undefined;
+  /** In any case of letters. Undefined is left out of cursors. */
+  nameContains?: string | undefined;
   /** Both exclusive. */
   createdAfter: Instant | undefined;
   createdBefore: Instant | undefined;
 }
 
 const SORTS = {
-  '-created_at': { column: 'created_at', type: 'timestamptz', direction: 'desc', after: '<' },
-  created_at: { column: 'created_at', type: 'timestamptz', direction: 'asc', after: '>' },
-  name: { column: 'name', type: 'text', direction: 'asc', after: '>' },
+  '-created_at': { column: 'created_at', type: 'timestamptz', direction: 'desc', after: '<', until: '>=' },
+  created_at: { column: 'created_at', type: 'timestamptz', direction: 'asc', after: '>', until: '<=' },
+  name: { column: 'name', type: 'text', direction: 'asc', after: '>', until: '<=' },
 } as const;
 export type Sort = keyof typeof SORTS;
 
@@ -37,6 +39,12 @@ const LABELLED_IN_ANY_ORDER =
 
 /** Sorts after every character of a name. */
 const LAST_CHARACTER = '\u{10ffff}';
+
+/**
+ * No index finds the middle of a name. A page looks at so many names at most, about 15 ms of work, and the next page
+ * goes on after them: so one request cannot read all sandboxes of a large organization.
+ */
+export const SEARCHED = 5_000;
 
 /** The highest count of a label: a label below it is rare. */
 export const COUNTED = 200;
@@ -63,8 +71,9 @@ export async function countLabels(
  * Filters that make a scan pass over sandboxes. Another index than that of labels may be faster for them, so the
  * planner chooses.
  */
-export function passesOver({ statuses, stopReasons, namePrefix }: SandboxFilter): boolean {
-  return statuses.length > 0 || stopReasons !== undefined || namePrefix !== undefined;
+export function passesOver({ statuses, stopReasons, namePrefix, nameContains }: SandboxFilter): boolean {
+  const isName = namePrefix !== undefined || nameContains !== undefined;
+  return isName || statuses.length > 0 || stopReasons !== undefined;
 }
 
 /** Whether the indexes of the labels can be merged: they have the order of creation. */
@@ -75,30 +84,65 @@ export function canMerge(filter: SandboxFilter, sort: Sort): boolean {
 export interface SandboxPage {
   filter: SandboxFilter;
   sort: Sort;
-  after?: readonly [string, string] | undefined;
+  after?: Position | undefined;
   limit: number;
   /** Merges the indexes of all labels, within `mergingLabels`. Default: false. */
   sideBySide?: boolean;
+  /** The last position of the page, as the search by the middle of a name has. */
+  until?: Position | undefined;
 }
 
 /** Long specifications are left out. */
 export async function getSandboxPage(sql: Sql, orgId: string, page: SandboxPage): Promise<SandboxTextRow[]> {
-  const { filter, sort, limit } = page;
-  const { direction } = SORTS[sort];
+  const { where, scan } = scanOf(orgId, page);
+  const { rows } = await sql.query<SandboxTextRow>(
+    prepared(
+      `select ${textColumns({ whole: false })} ${scan} limit ${where.parameter(page.limit)}`,
+      where.values,
+      { composed: isComposed(page.filter) },
+    ),
+  );
+  return rows;
+}
+
+/**
+ * Where a search by the middle of a name ends for now: the sandbox after `searched` others of the remaining filters.
+ * Undefined: it has less to look at. The search takes it as its bound, so that changes in between hide nothing.
+ */
+export async function endOfSearch(
+  sql: Sql,
+  orgId: string,
+  page: SandboxPage,
+  searched = SEARCHED,
+): Promise<PositionRow | undefined> {
+  const { where, scan } = scanOf(orgId, { ...page, filter: { ...page.filter, nameContains: undefined } });
+  const { rows } = await sql.query<PositionRow>(
+    prepared(
+      `select s.id, s.name, s.created_at ${scan} offset ${where.parameter(searched)} limit 1`,
+      where.values,
+      { composed: true },
+    ),
+  );
+  return rows[0];
+}
+
+const isComposed = (filter: SandboxFilter) =>
+  Object.values(filter)
+    .flat()
+    .some((asked) => asked !== undefined);
+
+function scanOf(orgId: string, page: SandboxPage): { where: Conditions; scan: string } {
   const where = new Conditions();
   where.add((p) => `s.org_id = ${p(orgId)}`).add(() => 's.removed_at is null and not s.warm');
   const { from, order } = sourceOf(where, orgId, page);
-  addFilters(where, filter);
+  addFilters(where, page.filter);
   for (const bound of boundsOf(where, order, page)) where.add(() => bound);
-  const text = `select ${textColumns({ whole: false })} from ${from}
-     where ${where.text}
-     order by ${order.key} ${direction}, ${order.id} ${direction}
-     limit ${where.parameter(limit)}`;
-  const composed = Object.values(filter)
-    .flat()
-    .some((asked) => asked !== undefined);
-  const { rows } = await sql.query<SandboxTextRow>(prepared(text, where.values, { composed }));
-  return rows;
+  return { where, scan: `from ${from} where ${where.text} ${orderBy(order, page.sort)}` };
+}
+
+function orderBy({ key, id }: Pick<Order, 'key' | 'id'>, sort: Sort): string {
+  const { direction } = SORTS[sort];
+  return `order by ${key} ${direction}, ${id} ${direction}`;
 }
 
 /** The columns that order a page. An index can only be scanned in order from its own columns. */
@@ -136,7 +180,8 @@ function sourceOf(where: Conditions, orgId: string, page: SandboxPage): { from: 
   return { from: passesOver(filter) ? LABELLED_IN_ANY_ORDER : LABELLED, order: ofLabel };
 }
 
-function addFilters(where: Conditions, { statuses, stopReasons, namePrefix: prefix }: SandboxFilter): void {
+function addFilters(where: Conditions, filter: SandboxFilter): void {
+  const { statuses, stopReasons, namePrefix: prefix, nameContains: part } = filter;
   const [status, ...more] = statuses;
   // The index keeps the order for one status only.
   if (status !== undefined && more.length === 0) where.add((p) => `s.status = ${p(status)}::text`);
@@ -146,28 +191,29 @@ function addFilters(where: Conditions, { statuses, stopReasons, namePrefix: pref
   if (prefix !== undefined) {
     where.add((p) => `s.name >= ${p(prefix)}::text and s.name < ${p(prefix + LAST_CHARACTER)}::text`);
   }
+  if (part !== undefined) where.add((p) => `position(lower(${p(part)}::text) in lower(s.name)) > 0`);
 }
 
 /** The bounds of the scan: the asked times, and the position of the page. */
 function boundsOf(
   where: Conditions,
   { key, id, time }: Order,
-  { filter: { createdAfter, createdBefore }, sort, after }: SandboxPage,
+  { filter: { createdAfter, createdBefore }, sort, after, until }: SandboxPage,
 ): string[] {
-  const { type, after: comparison } = SORTS[sort];
+  const { type, ...comparisons } = SORTS[sort];
   const bounds: string[] = [];
   if (createdAfter !== undefined) bounds.push(`${time} > ${where.parameter(createdAfter)}::timestamptz`);
   if (createdBefore !== undefined) bounds.push(`${time} < ${where.parameter(createdBefore)}::timestamptz`);
-  if (after) {
-    const [value, sandboxId] = after;
-    bounds.push(
-      `(${key}, ${id}) ${comparison} (${where.parameter(value)}::${type}, ${where.parameter(sandboxId)}::uuid)`,
-    );
-  }
+  const position = ([value, sandboxId]: Position) =>
+    `(${where.parameter(value)}::${type}, ${where.parameter(sandboxId)}::uuid)`;
+  if (after) bounds.push(`(${key}, ${id}) ${comparisons.after} ${position(after)}`);
+  if (until) bounds.push(`(${key}, ${id}) ${comparisons.until} ${position(until)}`);
   return bounds;
 }
 
-export function positionOf({ id, name, created_at }: SandboxTextRow, sort: Sort): Position {
+type PositionRow = Pick<SandboxTextRow, 'id' | 'name' | 'created_at'>;
+
+export function positionOf({ id, name, created_at }: PositionRow, sort: Sort): Position {
   const value = sort === 'name' ? String(name) : instantFromPostgres(String(created_at));
   return [value, String(id)];
 }
@@ -190,6 +236,19 @@ export const MERGE_ONLY = [
 export async function mergingLabels<T>(pool: Pool, work: (tx: Sql) => Promise<T>): Promise<T> {
   return inTransaction(pool, async (tx) => {
     await tx.query(MERGE_ONLY);
+    return work(tx);
+  });
+}
+
+/**
+ * Leaves the planner only the scan of an index in order, which stops after `SEARCHED` names. Near the end of a list it
+ * reads the whole table and sorts, which is fast for 20,000 sandboxes and not for a million.
+ */
+export const IN_ORDER = ['enable_seqscan = off', 'enable_bitmapscan = off'];
+
+export async function searchingNames<T>(pool: Pool, work: (tx: Sql) => Promise<T>): Promise<T> {
+  return inTransaction(pool, async (tx) => {
+    await tx.query(IN_ORDER.map((setting) => `set local ${setting}`).join('; '));
     return work(tx);
   });
 }

@@ -4,17 +4,21 @@ import type { Sql } from '../../db/pool.js';
 import { badParameter } from '../../http/errors.js';
 import type { PageQuery } from '../../http/schema.js';
 import { readCursor, readLabels, readSince, readUntil } from '../../http/parameters.js';
+import type { Position } from '../../lib/cursor.js';
 import { PAGE_LIMIT, pageText } from '../../lib/page.js';
 import { withLongSpecs } from '../admission/long-specs.js';
 import {
   canMerge,
   COUNTED,
   countLabels,
+  endOfSearch,
   getSandboxPage,
   mergingLabels,
   passesOver,
   positionOf,
+  searchingNames,
   type SandboxFilter,
+  type SandboxPage,
   type Sort,
 } from './list-queries.js';
 import { sandboxText } from '../row.js';
@@ -25,6 +29,7 @@ export interface ListSandboxesQuery extends PageQuery {
   status?: SandboxStatus[];
   stop_reason?: StopReason[];
   name_prefix?: string;
+  name_contains?: string;
   created_after?: string;
   created_before?: string;
   sort?: Sort;
@@ -48,31 +53,46 @@ export async function listSandboxes(
     statuses: [...new Set(query.status)].toSorted(),
     stopReasons: query.stop_reason && [...new Set(query.stop_reason)].toSorted(),
     namePrefix: query.name_prefix,
+    nameContains: query.name_contains,
     // The bounds are exclusive, so rounding to microseconds loses nothing.
     createdAfter: readUntil('created_after', query.created_after),
     createdBefore: readSince('created_before', query.created_before),
   };
   const binding = ['sandboxes', sort, filter];
-  const after = readCursor(ctx.cursors, orgId, binding, query.cursor) as [string, string] | undefined;
+  const after = readCursor(ctx.cursors, orgId, binding, query.cursor);
   const { labels: ordered, sideBySide, quick } = await wayOf(ctx, orgId, filter, sort);
-  const read = (sql: Sql) =>
-    getSandboxPage(sql, orgId, {
-      filter: { ...filter, labels: ordered },
-      sort,
-      after,
-      limit: limit + 1,
-      sideBySide,
-    });
-  const readSlowly = () => (sideBySide ? mergingLabels(ctx.pool, read) : read(ctx.pool));
-  const found = await (quick ? read(ctx.reads) : readSlowly());
+  const page: SandboxPage = {
+    filter: { ...filter, labels: ordered },
+    sort,
+    after,
+    limit: limit + 1,
+    sideBySide,
+  };
+  const { until, found } =
+    filter.nameContains === undefined
+      ? { until: undefined, found: await readPage(ctx, orgId, page, quick) }
+      : await searchingNames(ctx.pool, (tx) => searchPage(tx, orgId, page));
   const { rows, pageSize } = await withLongSpecs(ctx.pool, orgId, found, MAX_PAGE_BYTES);
+  const cursorOf = (position: Position) => ctx.cursors.encode(orgId, binding, position);
   return pageText(
     rows,
     Math.min(limit, pageSize),
     (row) => sandboxText(row, access),
-    (row) => ctx.cursors.encode(orgId, binding, positionOf(row, sort)),
-    MAX_PAGE_BYTES,
+    (row) => cursorOf(positionOf(row, sort)),
+    { maxLength: MAX_PAGE_BYTES, restCursor: until && cursorOf(until) },
   );
+}
+
+async function readPage({ pool, reads }: Context, orgId: string, page: SandboxPage, quick: boolean) {
+  const read = (sql: Sql) => getSandboxPage(sql, orgId, page);
+  if (quick) return read(reads);
+  return page.sideBySide ? mergingLabels(pool, read) : read(pool);
+}
+
+async function searchPage(sql: Sql, orgId: string, page: SandboxPage) {
+  const end = await endOfSearch(sql, orgId, page);
+  const until = end && positionOf(end, page.sort);
+  return { until, found: await getSandboxPage(sql, orgId, { ...page, until }) };
 }
 
 /**

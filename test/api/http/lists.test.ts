@@ -94,6 +94,7 @@ describe('sandboxes', () => {
             ]),
             status: fc.subarray(['created', 'starting', 'stopped'], { minLength: 1 }),
             name_prefix: fc.constantFrom('a', 'b', 'B-', 'b_', 'b.', '%', '_', '\\'),
+            name_contains: fc.constantFrom('B', 'x-', '-1', '%', '_', '\\', '-'),
             created_after: fc.nat(12),
             created_before: fc.nat(12),
             sort: fc.constantFrom(...Object.keys(orders)),
@@ -101,12 +102,13 @@ describe('sandboxes', () => {
           },
           { requiredKeys: [] },
         ),
-        async ({ labels, status, name_prefix, created_after, created_before, sort, limit }) => {
+        async ({ labels, status, name_prefix, name_contains, created_after, created_before, sort, limit }) => {
           const time = (offset: number) => shortInstant(instantFromMicros(base + BigInt(offset)));
           const query = {
             ...(labels ? { labels: JSON.stringify(Object.fromEntries(labels)) } : {}),
             ...(status ? { status } : {}),
             ...(name_prefix ? { name_prefix } : {}),
+            ...(name_contains ? { name_contains } : {}),
             ...(created_after === undefined ? {} : { created_after: time(created_after) }),
             ...(created_before === undefined ? {} : { created_before: time(created_before) }),
             ...(sort ? { sort } : {}),
@@ -118,6 +120,7 @@ describe('sandboxes', () => {
             )
             .filter((sandbox) => !status || status.includes(sandbox.status))
             .filter(({ name }) => !name_prefix || name.startsWith(name_prefix))
+            .filter(({ name }) => !name_contains || name.toLowerCase().split(name_contains.toLowerCase()).length > 1)
             .filter(
               ({ created_at }) => created_after === undefined || micros(created_at) > BigInt(created_after),
             )

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { findSpan } from '../../../src/audit/log/log-queries.js';
 import { connectAlone, type Pool } from '../../../src/db/pool.js';
 import { addMillis, now, type Instant } from '../../../src/lib/instant.js';
-import { COUNTED } from '../../../src/sandboxes/reads/list-queries.js';
+import { COUNTED, IN_ORDER, SEARCHED } from '../../../src/sandboxes/reads/list-queries.js';
 import { sandboxesToReconcile } from '../../../src/sandboxes/reconcile/queries.js';
 import { loadPlenty, ONE_IN } from '../../support/bulk-rows.js';
 import type { Client } from '../../support/client.js';
@@ -190,6 +190,34 @@ describe('the cost of reading sandboxes', () => {
     // The index of labels alone is scanned for all sandboxes with one of them.
     const { data } = await asked(`/v1/sandboxes?${query}`, { page: SANDBOXES / ONE_IN.left, each: 2 });
     expect(data).toEqual([]);
+  });
+});
+
+describe('the cost of a search by the middle of a name', () => {
+  test('is bounded for each page, and all pages find all sandboxes', async () => {
+    // The names of the store are box-000001 and so on, and the last ones have this in them.
+    const part = `X-${String(SANDBOXES - 1)
+      .padStart(6, '0')
+      .slice(0, 5)}`;
+    const found: string[] = [];
+    let pages = 0;
+    for (const setting of IN_ORDER) await session.query(`set ${setting}`);
+    for (let cursor: string | null = ''; cursor !== null; pages += 1) {
+      const query = `name_contains=${part}&sort=name${cursor === '' ? '' : `&cursor=${cursor}`}`;
+      const page = await asked(`/v1/sandboxes?${query}`, { page: SEARCHED, each: 2 });
+      found.push(...page.data.map(({ name }: { name: string }) => name));
+      expect(page.has_more).toBe(page.next_cursor !== null);
+      cursor = page.next_cursor;
+    }
+    await session.query('reset all');
+    expect(pages).toBe(Math.ceil(SANDBOXES / SEARCHED));
+    const { rows } = await session.query<{ name: string }>(
+      `select name from sandboxes
+       where org_id = $1 and removed_at is null and not warm and name ilike '%' || $2 || '%' order by name`,
+      [client.org.id, part],
+    );
+    expect(found).toEqual(rows.map(({ name }) => name));
+    expect(found.length).toBeGreaterThan(5);
   });
 });
 
