@@ -26,11 +26,9 @@ export function Sandboxes() {
   const url = useUrlState();
   const filters = useFilters();
   const query = { ...queryOf(url), limit: PAGE_SIZE };
-  const list = useResource(
-    `sandboxes:${JSON.stringify(query)}`,
-    (signal) => pageWithMatches(query, signal),
-    { keeps: true },
-  );
+  const list = useResource(`sandboxes:${JSON.stringify(query)}`, (signal) => pageWithMatches(query, signal), {
+    keeps: true,
+  });
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   useLive('sandbox', list.reload);
   useWhileChanging(list.data?.data.some(({ status }) => CHANGING.has(status)) ?? false, list.reload);

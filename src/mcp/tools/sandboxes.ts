@@ -53,7 +53,10 @@ const listSandboxes = tool({
       Type.String({ minLength: 1, description: 'Only names that begin with this text.' }),
     ),
     name_contains: Type.Optional(
-      Type.String({ minLength: 1, description: 'Only names with this text in them, in any case of letters.' }),
+      Type.String({
+        minLength: 1,
+        description: 'Only names with this text in them, in any case of letters.',
+      }),
     ),
     limit: Type.Optional(
       Type.Integer({

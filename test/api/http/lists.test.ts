@@ -102,7 +102,16 @@ describe('sandboxes', () => {
           },
           { requiredKeys: [] },
         ),
-        async ({ labels, status, name_prefix, name_contains, created_after, created_before, sort, limit }) => {
+        async ({
+          labels,
+          status,
+          name_prefix,
+          name_contains,
+          created_after,
+          created_before,
+          sort,
+          limit,
+        }) => {
           const time = (offset: number) => shortInstant(instantFromMicros(base + BigInt(offset)));
           const query = {
             ...(labels ? { labels: JSON.stringify(Object.fromEntries(labels)) } : {}),
@@ -120,7 +129,10 @@ describe('sandboxes', () => {
             )
             .filter((sandbox) => !status || status.includes(sandbox.status))
             .filter(({ name }) => !name_prefix || name.startsWith(name_prefix))
-            .filter(({ name }) => !name_contains || name.toLowerCase().split(name_contains.toLowerCase()).length > 1)
+            .filter(
+              ({ name }) =>
+                !name_contains || name.toLowerCase().split(name_contains.toLowerCase()).length > 1,
+            )
             .filter(
               ({ created_at }) => created_after === undefined || micros(created_at) > BigInt(created_after),
             )
