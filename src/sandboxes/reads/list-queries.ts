@@ -41,8 +41,8 @@ const LABELLED_IN_ANY_ORDER =
 const LAST_CHARACTER = '\u{10ffff}';
 
 /**
- * No index finds the middle of a name. A page looks at so many names at most, which is about 15 ms of work, and the next
- * page goes on after them. So one request cannot read all sandboxes of a large organization.
+ * No index finds the middle of a name. A page looks at so many names at most, which is about 15 ms of work. The next
+ * page goes on after them, so one request cannot read all sandboxes of a large organization.
  */
 export const SEARCHED = 5_000;
 
