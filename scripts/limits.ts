@@ -20,7 +20,7 @@ import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
 import { MOST_IMPORT_BYTES } from '../src/snapshots/archives/import.js';
-import { TRANSFERS } from '../src/snapshots/archives/transfer-slots.js';
+import { TRANSFERS } from '../src/snapshots/archives/routes.js';
 import { CAPTURES_AT_ONCE } from '../src/snapshots/capture-queue.js';
 import { MOST_COPIES } from '../src/snapshots/forks/schema.js';
 import { LONGEST_CAPTURE_MS } from '../src/snapshots/overdue.js';

@@ -58,7 +58,6 @@ export async function createTemplate(
     kept = answer.id === id;
     return answer;
   } finally {
-    body?.resume();
     if (!kept) await deleteContext(ctx.pool, key);
   }
 }

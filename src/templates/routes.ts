@@ -2,10 +2,9 @@ import type { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { callerOf } from '../access/caller.js';
 import { contextOf } from '../access/request-context.js';
+import { makeTransferSlots } from '../access/transfer-slots.js';
 import type { Shared } from '../context.js';
 import type { PacedSteps } from '../fairness/paced-steps.js';
-import { Slots } from '../fairness/slots.js';
-import { ApiError } from '../http/errors.js';
 import { answers, answersToWrite, type App } from '../http/route.js';
 import { Field, MessageResponse, PageQuery, Repeatable, Uuid, Words } from '../http/schema.js';
 import { eventStream, FollowHeaders, sendEvents } from '../http/sse.js';
@@ -73,7 +72,13 @@ const BuildQuery = Type.Object(
 );
 
 export function templateRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
-  const uploads = new Slots(UPLOADS_AT_ONCE);
+  const enter = makeTransferSlots(ctx, {
+    ...UPLOADS_AT_ONCE,
+    waiting: { total: 200, each: 20 },
+    isShared: true,
+    message: 'too many contexts are being received: try again later',
+    retryAfterSecs: 10,
+  });
   const followers = new BuildFollowers(ctx.settings, steps);
 
   acceptFiles(app, (raw) => {
@@ -102,18 +107,13 @@ export function templateRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
       },
       async (request, reply) => {
         const body = request.body as Readable | undefined;
-        const release = uploads.acquire(callerOf(request).orgId);
-        if (!release) {
-          body?.resume();
-          throw new ApiError('rate_limited', 'too many contexts are being received: try again', null, {
-            headers: { 'retry-after': '1' },
-          });
-        }
         try {
+          await enter(request, reply);
           const writerWith = (digest: string) => writerOf(request, reply, digest);
           return await createTemplate(contextOf(request), callerOf(request), writerWith, request.query, body);
         } finally {
-          release();
+          // Drains a refused body.
+          body?.resume();
         }
       },
     );

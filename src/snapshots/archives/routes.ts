@@ -3,6 +3,7 @@ import { Readable } from 'node:stream';
 import { Type } from 'typebox';
 import { callerOf } from '../../access/caller.js';
 import { contextOf } from '../../access/request-context.js';
+import { makeTransferSlots } from '../../access/transfer-slots.js';
 import type { WorkerContext } from '../../context.js';
 import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { answers, type App } from '../../http/route.js';
@@ -17,15 +18,21 @@ import type { SnapshotKey } from '../queries.js';
 import { SnapshotResponse } from '../schema.js';
 import { exportSnapshot, findExported } from './export.js';
 import { importSnapshot } from './import.js';
-import { makeTransferSlots } from './transfer-slots.js';
 
+/** The engine or the service keeps the archive of each on its disk, and reads it as fast as the client takes it. */
+export const TRANSFERS = { total: 4, each: 2 };
 const TAR = 'application/x-tar';
 const tags = ['snapshots'];
 const byId = Type.Object({ id: Field(Uuid, 'The id of the snapshot.') });
 const byName = Type.Object({ name: Type.String({ description: 'The name of the snapshot.' }) });
 
 export function snapshotArchiveRoutes(app: App, ctx: WorkerContext, steps: PacedSteps): void {
-  const enter = makeTransferSlots(ctx);
+  const enter = makeTransferSlots(ctx, {
+    ...TRANSFERS,
+    waiting: { total: 200, each: 20 },
+    message: 'too many exports and imports of snapshots are under way: try again later',
+    retryAfterSecs: 10,
+  });
   const exported = {
     // HEAD would save the whole image.
     exposeHeadRoute: false,
