@@ -31,6 +31,8 @@ import { MOST_ENTRIES } from '../src/templates/context/entries.js';
 import { MOST_CONTEXT_BYTES } from '../src/templates/context/receive.js';
 import { MOST_UNFINISHED as MOST_UNFINISHED_BUILDS } from '../src/templates/create.js';
 import { MOST_DOCKERFILE_BYTES, MOST_INSTRUCTIONS } from '../src/templates/dockerfile/parse.js';
+import { MOST_PATTERN_CHARS } from '../src/templates/dockerfile/patterns.js';
+import { MOST_EXPANDED_BYTES, MOST_WORD_BYTES } from '../src/templates/dockerfile/words.js';
 import { TIMEOUT_SECS } from '../src/templates/read-request.js';
 import { UPLOADS_AT_ONCE } from '../src/templates/routes.js';
 import { STORED_ANSWERS } from '../src/idempotency/stored-answers.js';
@@ -310,6 +312,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'a Dockerfile, and its instructions',
       value: `${bytes(MOST_DOCKERFILE_BYTES)}, ${number(MOST_INSTRUCTIONS)}`,
       beyond: answerText({ error: 'invalid_request' }),
+    },
+    {
+      limit: 'an expanded word of a Dockerfile, all of them, and a pattern of COPY',
+      value: `${bytes(MOST_WORD_BYTES)}, ${bytes(MOST_EXPANDED_BYTES)}, ${number(MOST_PATTERN_CHARS)} characters`,
+      beyond: 'the build fails at the line',
     },
     {
       limit: 'time of a build, if its request names no other; and the longest',

@@ -1,6 +1,7 @@
 import { RECONCILER } from '../audit/events/actor.js';
 import type { WorkerContext } from '../context.js';
 import { inTransaction, type EventSql } from '../db/transaction.js';
+import { PacedSteps } from '../fairness/paced-steps.js';
 import { Slots } from '../fairness/slots.js';
 import { sleep } from '../lib/sleep.js';
 import { OpenSessions } from '../sandboxes/sessions/open-sessions.js';
@@ -42,6 +43,7 @@ export class BuildQueue {
   /** When the latest build of an organization began. */
   private readonly lastBegun = new Map<string, number>();
   private readonly sessions: OpenSessions;
+  private readonly turns: PacedSteps;
 
   constructor(
     private readonly ctx: WorkerContext,
@@ -49,6 +51,7 @@ export class BuildQueue {
     private readonly again: () => void,
   ) {
     this.sessions = new OpenSessions(ctx);
+    this.turns = new PacedSteps(ctx.pace);
   }
 
   async pass(term: Term): Promise<void> {
@@ -119,13 +122,13 @@ export class BuildQueue {
   }
 
   private async run(term: Term, queued: TemplateRow, signal: AbortSignal): Promise<void> {
-    const { ctx, sessions } = this;
+    const { ctx, sessions, turns } = this;
     const ref = { orgId: queued.org_id, templateId: queued.id };
     const log = new BuildLog(ctx, ref);
     try {
       const row = await this.inTerm(term, (tx) => this.start(tx, queued));
       if (!row) return;
-      const env: BuildEnvironment = { ctx, sessions, term, row, log, signal };
+      const env: BuildEnvironment = { ctx, sessions, term, row, log, turns, signal };
       const built = await runBuild(env);
       log.say('the template is built');
       await log.flush();

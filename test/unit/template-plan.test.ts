@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { templateFields, type TemplateConfig } from '../../src/spec/template-config.js';
 import { digestsOf } from '../../src/templates/build/digests.js';
 import { baseOf, planBuild, type Plan } from '../../src/templates/build/plan.js';
+import { MOST_ITEMS_OF_TURN, type Turn } from '../../src/templates/build/turns.js';
 import type { ContextEntry } from '../../src/templates/context/entries.js';
 import { DockerfileError } from '../../src/templates/dockerfile/error.js';
 import { parseDockerfile } from '../../src/templates/dockerfile/parse.js';
@@ -17,7 +18,7 @@ function contextOf(paths: Record<string, string>): ReadonlyMap<string, ContextEn
   );
 }
 
-const pause = async () => Promise.resolve();
+const turn: Turn = async (work) => Promise.resolve(work());
 
 interface Input {
   args?: Record<string, string>;
@@ -27,7 +28,7 @@ interface Input {
 
 async function plan(text: string, { args = {}, context = {}, config }: Input = {}): Promise<Plan> {
   const base = { image: IMAGE, ...(config && { config }) };
-  return planBuild(parseDockerfile(text), base, new Map(Object.entries(args)), contextOf(context), pause);
+  return planBuild(parseDockerfile(text), base, new Map(Object.entries(args)), contextOf(context), turn);
 }
 
 test('variables of ENV and ARG reach the steps, and those of the image are replaced in words', async () => {
@@ -152,9 +153,73 @@ test.each([
   });
 });
 
+test('a directory within another one, and one that is named twice', async () => {
+  const { steps } = await plan('FROM image\nCOPY src src/deep src ./a.txt /d/', { context: CONTEXT });
+  const [step] = steps;
+  if (step?.type !== 'copy') throw new Error('it is no copy');
+  expect(step.items.map(({ to }) => to)).toEqual(['main.py', 'deep/one.py', 'one.py', 'a.txt']);
+});
+
+test.each([
+  ['the words of a Dockerfile', `FROM image\nENV A=${'x'.repeat(100)}\n${'ENV A=$A$A\n'.repeat(20)}`, 12],
+  ['their sum', `FROM image\nENV A=${'x'.repeat(50_000)}\n${'LABEL l=$A\n'.repeat(5)}`, 7],
+  ['quotes', `FROM image\nENV A=${'x'.repeat(40_000)}\nENV B="$A$A"`, 3],
+  ['defaults', `FROM image\nENV A=${'x'.repeat(40_000)}\nENV B=\${N:-$A$A}`, 3],
+  ['characters of several bytes', `FROM image\nENV A=${'\u20AC'.repeat(20_000)}\nENV B=$A$A`, 3],
+])('variables that grow are refused by the line: %s', async (_, text, line) => {
+  await expect(plan(text)).rejects.toMatchObject({
+    line,
+    message: expect.stringMatching(
+      /^(a word|the words and variables up to here) .*: use .* variables/,
+    ) as string,
+  });
+});
+
+test('variables above FROM, arguments, and templates below are bounded too', async () => {
+  const doubled = `ARG A=${'x'.repeat(100)}\n${'ARG A=$A$A\n'.repeat(20)}FROM $A`;
+  expect(() => baseOf(parseDockerfile(doubled), new Map())).toThrow('a word has more than 65536 bytes');
+  const given = { args: { A: 'x'.repeat(60_000) } };
+  await expect(plan(`FROM image\n${'ARG A\n'.repeat(5)}`, given)).rejects.toMatchObject({ line: 6 });
+  const { config } = await plan(`FROM image\nENV A=${'x'.repeat(60_000)}\nENV A2=$A A3=$A A4=$A`);
+  await expect(plan(`FROM template:a:1\nENV B=$A`, { config })).rejects.toMatchObject({ line: 2 });
+});
+
+test('many variables within each other are refused, and a few are not', async () => {
+  const nested = (depth: number) => `FROM image\nENV A=${'${N:-'.repeat(depth)}x${'}'.repeat(depth)}`;
+  expect((await plan(nested(20))).config.env).toEqual([{ key: 'A', value: 'x' }]);
+  await expect(plan(nested(5_000))).rejects.toMatchObject({
+    line: 2,
+    message: expect.stringContaining('variables within each other') as string,
+  });
+});
+
+test('a long pattern is refused, and other work has its turn between the entries', async () => {
+  const paths = Object.fromEntries(
+    Array.from({ length: 3 * MOST_ITEMS_OF_TURN }, (_, index) => [`${index}`, 'x']),
+  );
+  const entries = contextOf(paths);
+  const file = (pattern: string) => parseDockerfile(`FROM image\nCOPY ${pattern} /d/`);
+  let turns = 0;
+  const counted: Turn = async (work) => {
+    turns += 1;
+    return turn(work);
+  };
+  const planned = async (pattern: string) =>
+    planBuild(file(pattern), { image: IMAGE }, new Map(), entries, counted);
+  await expect(planned(`*[${'b'.repeat(60_000)}]`)).rejects.toMatchObject({
+    line: 2,
+    message: expect.stringContaining('more than 256 characters') as string,
+  });
+  expect(turns).toBe(0);
+  await expect(planned(`*${'a'.repeat(200)}b`)).rejects.toMatchObject({ line: 2 });
+  expect(turns).toBeGreaterThanOrEqual(3);
+  await planned('.');
+  expect(turns).toBeGreaterThanOrEqual(6);
+});
+
 test('the digest of a step depends on all before it and on its inputs, and on nothing else', async () => {
   const digests = async (text: string, context = CONTEXT, base = 'base') =>
-    digestsOf(base, (await plan(`FROM image\n${text}`, { context })).steps, pause);
+    digestsOf(base, (await plan(`FROM image\n${text}`, { context })).steps, turn);
   const text = 'RUN a\nCOPY src /src\nRUN b';
   const first = await digests(text);
   expect(await digests(`# a comment\n\n${text}\nCMD x`)).toEqual(first);

@@ -2,6 +2,7 @@ import { FULL_ACCESS } from '../../access/access.js';
 import type { Caller } from '../../access/caller.js';
 import type { WorkerContext } from '../../context.js';
 import { inTransaction, type EventSql } from '../../db/transaction.js';
+import type { PacedSteps } from '../../fairness/paced-steps.js';
 import type { OpenSessions } from '../../sandboxes/sessions/open-sessions.js';
 import type { Term } from '../../workers/lease.js';
 import { lockTemplate, type TemplateRow } from '../queries.js';
@@ -17,6 +18,8 @@ export interface BuildEnvironment {
   term: Term;
   row: TemplateRow;
   log: BuildLog;
+  /** For work on what callers sent. */
+  turns: PacedSteps;
   /** Aborts with an AbortReason. */
   signal: AbortSignal;
 }
@@ -39,5 +42,5 @@ export async function inBuild<T>(
   });
 }
 
-/** Somebody else has ended the build. */
+/** A request or another process has ended the build. */
 export class BuildEndedError extends Error {}

@@ -3,6 +3,7 @@ import type { ContextEntry } from '../context/entries.js';
 import { DockerfileError } from '../dockerfile/error.js';
 import type { InstructionOf } from '../dockerfile/instruction.js';
 import { isPattern, makeMatcher } from '../dockerfile/patterns.js';
+import { inTurns, type Turn } from './turns.js';
 
 /** `to`: below the target. */
 export interface CopyItem {
@@ -20,7 +21,7 @@ export async function planCopy(
   { line, keyword, sources, target }: InstructionOf<'copy'>,
   entries: ReadonlyMap<string, ContextEntry>,
   budget: { items: number; sources: number },
-  pause: () => Promise<void>,
+  turn: Turn,
 ): Promise<{ items: CopyItem[]; intoDirectory: boolean }> {
   const refuse = (message: string): never => {
     throw new DockerfileError(line, `${keyword}: ${message}`);
@@ -29,56 +30,81 @@ export async function planCopy(
   const found: ContextEntry[][] = [];
   for (const source of sources) {
     if ((budget.sources += 1) > MOST_SOURCES) refuse(`a Dockerfile has at most ${MOST_SOURCES} sources`);
-    await pause();
-    found.push(findSource(source, entries, refuse));
+    found.push(await findSource(source, entries, turn, refuse));
   }
   const roots = found.flat();
-  const isFile = (entry: ContextEntry | undefined) => entry !== undefined && entry.type !== 'directory';
-  const isOneFile = roots.length === 1 && isFile(roots[0]);
+  const isOneFile = roots.length === 1 && roots.every(isFile);
   const endsLikeDirectory = /(?:^|\/)\.{0,2}$/.test(target);
   if (roots.length > 1 && roots.some(isFile) && !endsLikeDirectory) {
     refuse('the destination of several sources ends with "/"');
   }
-  const items: CopyItem[] = [];
-  const add = (item: CopyItem) => {
+  const archive = roots.find((root) => keyword === 'ADD' && isFile(root) && ARCHIVE.test(root.path));
+  if (archive) refuse(`"${archive.path}" is an archive: use COPY, and unpack it with RUN`);
+  const count = () => {
     if ((budget.items += 1) > MOST_ITEMS) refuse(`a Dockerfile copies at most ${MOST_ITEMS} entries`);
-    items.push(item);
   };
-  for (const root of roots) {
-    if (keyword === 'ADD' && isFile(root) && ARCHIVE.test(root.path)) {
-      refuse(`"${root.path}" is an archive: use COPY, and unpack it with RUN`);
-    }
-    if (isFile(root)) {
-      add({ entry: root, to: posix.basename(root.path) });
-      continue;
-    }
-    await pause();
-    const prefix = root.path === '' ? '' : `${root.path}/`;
-    for (const entry of entries.values()) {
-      if (entry.path.startsWith(prefix)) add({ entry, to: entry.path.slice(prefix.length) });
-    }
+  // A directory that is named twice is copied once.
+  const contents = new Map<string, CopyItem[]>();
+  for (const root of roots) if (!isFile(root)) contents.set(root.path, []);
+  if (contents.size > 0) {
+    await inTurns(entries.values(), turn, (entry) => {
+      for (const [above, to] of placesOf(entry.path)) {
+        const items = contents.get(above);
+        if (!items) continue;
+        count();
+        items.push({ entry, to });
+      }
+    });
   }
+  const items: CopyItem[] = [];
+  await inTurns(roots, turn, (root) => {
+    if (isFile(root)) {
+      count();
+      items.push({ entry: root, to: posix.basename(root.path) });
+      return;
+    }
+    for (const item of contents.get(root.path) ?? []) items.push(item);
+    contents.delete(root.path);
+  });
   return { items, intoDirectory: !isOneFile || endsLikeDirectory };
 }
 
-function findSource(
+function isFile({ type }: ContextEntry): boolean {
+  return type !== 'directory';
+}
+
+/** Each directory above a path, and the path from there. */
+function* placesOf(path: string): Iterable<[above: string, to: string]> {
+  yield ['', path];
+  for (let at = path.indexOf('/'); at !== -1; at = path.indexOf('/', at + 1)) {
+    yield [path.slice(0, at), path.slice(at + 1)];
+  }
+}
+
+async function findSource(
   source: string,
   entries: ReadonlyMap<string, ContextEntry>,
+  turn: Turn,
   refuse: (message: string) => never,
-): ContextEntry[] {
+): Promise<ContextEntry[]> {
   const path = posix.normalize(`/${source}`).replaceAll(/^\/|\/$/g, '');
   if (source.split('/').includes('..')) refuse(`"${source}" leads out of the context`);
   if (path === '') return [directory('')];
   if (!isPattern(path)) {
     const exact = entries.get(path);
     if (exact) return [exact];
-    for (const one of entries.keys()) if (one.startsWith(`${path}/`)) return [directory(path)];
-    return refuse(`"${source}" is not in the context`);
+    const prefix = `${path}/`;
+    let isThere = false;
+    await inTurns(entries.keys(), turn, (one) => (isThere ||= one.startsWith(prefix)));
+    return isThere ? [directory(path)] : refuse(`"${source}" is not in the context`);
   }
   const matches = matcherOf(path, refuse);
-  const found = [...entries.values()].filter((entry) => matches(entry.path));
+  const found: ContextEntry[] = [];
+  await inTurns(entries.values(), turn, (entry) => {
+    if (matches(entry.path)) found.push(entry);
+  });
   if (found.length === 0) refuse(`"${source}" matches nothing in the context`);
-  return found.toSorted((a, b) => (a.path < b.path ? -1 : 1));
+  return turn(() => found.toSorted((a, b) => (a.path < b.path ? -1 : 1)));
 }
 
 function matcherOf(pattern: string, refuse: (message: string) => never): (path: string) => boolean {

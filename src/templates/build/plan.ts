@@ -3,9 +3,10 @@ import type { ImageConfig } from '../../engine/runtime.js';
 import { EMPTY_CONFIG, type TemplateConfig } from '../../spec/template-config.js';
 import { DockerfileError } from '../dockerfile/error.js';
 import type { Dockerfile, Form, Instruction, InstructionOf } from '../dockerfile/instruction.js';
-import { expandWord, type Lookup } from '../dockerfile/words.js';
+import { WordExpander, type Lookup } from '../dockerfile/words.js';
 import type { ContextEntry } from '../context/entries.js';
 import { planCopy, type CopyItem } from './plan-copy.js';
+import type { Turn } from './turns.js';
 
 /** The environment that the steps begin with. */
 interface Base {
@@ -40,10 +41,11 @@ const ROOT = '/';
 /** The image of FROM, with its variables replaced. Throws DockerfileError. */
 export function baseOf({ instructions, escape }: Dockerfile, buildArgs: ReadonlyMap<string, string>): string {
   const args = new Map<string, string>();
+  const expander = new WordExpander(escape);
   for (const one of instructions) {
-    if (one.type === 'arg') declare(one, escape, args, buildArgs);
+    if (one.type === 'arg') declare(one, expander, args, buildArgs);
     if (one.type !== 'from') continue;
-    const image = at(one, () => expandWord(one.image, escape, (name) => args.get(name)));
+    const image = at(one, () => expander.expand(one.image, (name) => args.get(name)));
     if (image === '') throw new DockerfileError(one.line, 'FROM has no image: its variables are empty');
     return image;
   }
@@ -57,14 +59,14 @@ export function argNames({ instructions }: Dockerfile): Set<string> {
 
 /**
  * Computes the work of a build without a sandbox: the same input gives the same steps, whose digests are the keys of
- * the cache. `pause`: lets other work pass between parts that take long. Throws DockerfileError.
+ * the cache. Throws DockerfileError.
  */
 export async function planBuild(
   { instructions, escape }: Dockerfile,
   { image, config: initial = EMPTY_CONFIG }: Base,
   buildArgs: ReadonlyMap<string, string>,
   entries: ReadonlyMap<string, ContextEntry>,
-  pause: () => Promise<void>,
+  turn: Turn,
 ): Promise<Plan> {
   const config: TemplateConfig = structuredClone(initial);
   const env = new Map(config.env.map(({ key, value }) => [key, value]));
@@ -77,17 +79,20 @@ export async function planBuild(
   const steps: Step[] = [];
   const words = (form: Form) => ('words' in form ? form.words : [...shell, form.script]);
   const budget = { items: 0, sources: 0 };
+  const expander = new WordExpander(escape);
 
   for (const one of instructions) {
     const place = { line: one.line, text: one.text };
-    const expand = (word: string) => at(one, () => expandWord(word, escape, lookup));
+    const expand = (word: string) => at(one, () => expander.expand(word, lookup));
     const cwd = config.workdir ?? (image.workdir || ROOT);
     switch (one.type) {
       case 'from':
         args = new Map();
+        // Otherwise a template on a template on a template would have more and more.
+        at(one, () => expander.count(JSON.stringify([config.env, config.labels, config.exposed])));
         break;
       case 'arg':
-        declare(one, escape, args, buildArgs, args === globals ? undefined : globals, lookup);
+        declare(one, expander, args, buildArgs, args === globals ? undefined : globals, lookup);
         break;
       case 'env':
         // Variables of the same instruction have their earlier values.
@@ -134,7 +139,7 @@ export async function planBuild(
       case 'copy': {
         const sources = one.sources.map(expand);
         const target = expand(one.target);
-        const planned = await planCopy({ ...one, sources, target }, entries, budget, pause);
+        const planned = await planCopy({ ...one, sources, target }, entries, budget, turn);
         const owner = one.owner === null ? null : expand(one.owner);
         const absolute = posix.resolve(cwd, target);
         steps.push({ ...place, type: 'copy', ...planned, target: absolute, owner, mode: one.mode });
@@ -147,17 +152,19 @@ export async function planBuild(
 
 function declare(
   { args: declared, line }: InstructionOf<'arg'>,
-  escape: string,
+  expander: WordExpander,
   args: Map<string, string>,
   buildArgs: ReadonlyMap<string, string>,
   globals?: ReadonlyMap<string, string>,
   lookup: Lookup = (name) => args.get(name),
 ): void {
   for (const { name, value } of declared) {
-    const initial =
-      value === null ? globals?.get(name) : at({ line }, () => expandWord(value, escape, lookup));
+    const initial = value === null ? globals?.get(name) : at({ line }, () => expander.expand(value, lookup));
     const given = buildArgs.get(name) ?? initial;
-    if (given !== undefined) args.set(name, given);
+    if (given === undefined) continue;
+    at({ line }, () => expander.count(name));
+    if (given !== initial) at({ line }, () => expander.count(given));
+    args.set(name, given);
   }
 }
 

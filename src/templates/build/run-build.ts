@@ -1,4 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { ImageConfig } from '../../engine/runtime.js';
 import type { TemplateConfig } from '../../spec/template-config.js';
 import { NO_CONTEXT, openContext } from '../context/read.js';
@@ -13,6 +12,7 @@ import { executeStep } from './execute.js';
 import { BuildError } from './failure.js';
 import { baseOf, planBuild, type Step } from './plan.js';
 import { removeBuildSandbox, startBuildSandbox, type RunningSandbox, type Start } from './sandbox.js';
+import type { Turn } from './turns.js';
 
 export interface Built {
   snapshotId: string;
@@ -63,19 +63,20 @@ class CurrentSandbox {
 }
 
 async function build(env: BuildEnvironment, sandbox: CurrentSandbox): Promise<Built> {
-  const { ctx, row, log, signal } = env;
+  const { ctx, row, log, signal, turns } = env;
   const dockerfile = parseDockerfile(row.dockerfile);
   const buildArgs = new Map(Object.entries(row.build_args));
   const key = { orgId: row.org_id, templateId: row.id };
   const context = row.context_bytes === null ? NO_CONTEXT : await openContext(ctx.pool, key);
   const begun = await begin(env, sandbox, baseOf(dockerfile, buildArgs));
   const { image } = begun;
-  const pause = async () => {
-    await nextTurn();
+  const turn: Turn = async (work) => {
+    const result = await turns.step(row.org_id, work);
     signal.throwIfAborted();
+    return result;
   };
-  const { steps, config } = await planBuild(dockerfile, begun, buildArgs, context.entries, pause);
-  const digests = begun.digest === null ? [] : await digestsOf(begun.digest, steps, pause);
+  const { steps, config } = await planBuild(dockerfile, begun, buildArgs, context.entries, turn);
+  const digests = begun.digest === null ? [] : await digestsOf(begun.digest, steps, turn);
   const cached = row.uses_cache ? await findCached(env, steps, digests) : undefined;
   let at = 0;
   let { start } = begun;

@@ -1,11 +1,20 @@
+/** A comparison takes time in proportion to the pattern. */
+export const MOST_PATTERN_CHARS = 256;
+
 /** A character, `?`, `*`, or a set of a pattern. */
 type Token = '*' | ((char: string) => boolean);
 
 /**
  * Whether a path matches a pattern of COPY, by the rules of Go's `filepath.Match`: no part of the pattern matches "/".
- * Takes time in proportion to the product of their lengths at most: both are of a caller.
+ * Takes time in proportion to the product of their lengths at most: both are of a caller. Throws with a message for
+ * people.
  */
 export function makeMatcher(pattern: string): (path: string) => boolean {
+  if (pattern.length > MOST_PATTERN_CHARS) {
+    throw new Error(
+      `the pattern "${pattern.slice(0, 80)}…" has more than ${MOST_PATTERN_CHARS} characters: name a directory, or use a shorter one`,
+    );
+  }
   const parts = pattern.split('/').map(tokensOf);
   return (path) => {
     const names = path.split('/');

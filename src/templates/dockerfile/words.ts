@@ -1,6 +1,13 @@
 /** The value of a variable. Undefined: it is not set. */
 export type Lookup = (name: string) => string | undefined;
 
+/** A word with its variables replaced has so much at most. */
+export const MOST_WORD_BYTES = 64 * 1024;
+/** All of them have so much: `ENV A=$A$A` doubles a variable with each instruction. */
+export const MOST_EXPANDED_BYTES = 256 * 1024;
+/** Each variable within the default of another one takes a part of the stack. */
+const MOST_NESTED = 100;
+
 const SPACE = /\s/;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*/;
 
@@ -30,11 +37,50 @@ export function splitWords(text: string, escape: string): string[] {
 
 /** Removes quotes and escapes, and replaces variables. Throws with a message for people. */
 export function expandWord(word: string, escape: string, lookup: Lookup): string {
-  return new Expansion(word, escape, lookup).whole();
+  const value = new Expansion(word, escape, lookup).whole();
+  if (Buffer.byteLength(value) > MOST_WORD_BYTES) refuseLong();
+  return value;
+}
+
+/** Expands the words of one Dockerfile, and bounds their sum. */
+export class WordExpander {
+  private bytes = 0;
+
+  constructor(private readonly escape: string) {}
+
+  /** Throws with a message for people. */
+  expand(word: string, lookup: Lookup): string {
+    const value = expandWord(word, this.escape, lookup);
+    this.count(value);
+    return value;
+  }
+
+  /** Counts a text that becomes a variable without being a word of the Dockerfile. Throws as `expand` does. */
+  count(text: string): void {
+    this.bytes += Buffer.byteLength(text);
+    if (this.bytes > MOST_EXPANDED_BYTES) {
+      throw new Error(
+        `the words and variables up to here have more than ${MOST_EXPANDED_BYTES} bytes in all: use fewer or shorter variables, or put the text into a file of the context`,
+      );
+    }
+  }
+}
+
+function refuseLong(): never {
+  throw new Error(
+    `a word has more than ${MOST_WORD_BYTES} bytes with its variables replaced: use shorter variables, or put the text into a file of the context`,
+  );
+}
+
+/** Checks the length before the text is made. A character has a byte at least. */
+function join(value: string, more: string): string {
+  if (value.length + more.length > MOST_WORD_BYTES) refuseLong();
+  return value + more;
 }
 
 class Expansion {
   private at = 0;
+  private depth = 0;
 
   constructor(
     private readonly text: string,
@@ -56,11 +102,11 @@ class Expansion {
         return value;
       }
       this.at += 1;
-      if (char === "'") value += this.literal();
-      else if (char === '"') value += this.quoted();
-      else if (char === '$') value += this.variable();
-      else if (char === this.escape && this.at < this.text.length) value += this.text[this.at++]!;
-      else value += char;
+      if (char === "'") value = join(value, this.literal());
+      else if (char === '"') value = join(value, this.quoted());
+      else if (char === '$') value = join(value, this.variable());
+      else if (char === this.escape && this.at < this.text.length) value = join(value, this.text[this.at++]!);
+      else value = join(value, char);
     }
     if (end !== '') throw new Error(`a variable has no "${end}" at its end`);
     return value;
@@ -80,11 +126,11 @@ class Expansion {
       const char = this.text[this.at++]!;
       if (char === '"') return value;
       const next = this.text[this.at];
-      if (char === '$') value += this.variable();
+      if (char === '$') value = join(value, this.variable());
       else if (char === this.escape && next !== undefined && ['"', '$', this.escape].includes(next)) {
-        value += next;
+        value = join(value, next);
         this.at += 1;
-      } else value += char;
+      } else value = join(value, char);
     }
     throw new Error('a quote has no " at its end');
   }
@@ -111,7 +157,14 @@ class Expansion {
     if (operator !== '-' && operator !== '+') {
       throw new Error(`\${${name}…} has another operator than :- and :+, or no "}" at its end`);
     }
+    if (this.depth >= MOST_NESTED) {
+      throw new Error(
+        `a word has more than ${MOST_NESTED} variables within each other: use ENV for some of them`,
+      );
+    }
+    this.depth += 1;
     const other = this.until('}');
+    this.depth -= 1;
     const isSet = value !== undefined && !(countsEmpty && value === '');
     if (operator === '-') return isSet ? value : other;
     return isSet ? other : '';
