@@ -24,6 +24,7 @@ import { countUnfinished, findNamed, insertTemplate } from './queries.js';
 import { readRequest, type BuildQuery } from './read-request.js';
 import { isTemplateBase, parseTemplateBase } from './reference.js';
 import type { TemplateResponse } from './schema.js';
+import { refuseTakenTag } from './taken-tag.js';
 
 /** Each waits in the store with its context. */
 export const MOST_UNFINISHED = 10;
@@ -127,12 +128,15 @@ async function insert(
     );
   }
   const { name, tag } = request;
+  const key_labels = caller.access.labels;
+  await refuseTakenTag(tx, { orgId, labels: key_labels }, name, tag);
   const row = await insertTemplate(tx, {
     org_id: orgId,
     id,
     name,
     tag,
     labels: request.labels,
+    key_labels,
     dockerfile: received.dockerfile,
     build_args: request.buildArgs,
     sandbox: request.sandbox,

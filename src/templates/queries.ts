@@ -12,6 +12,8 @@ export interface TemplateRow {
   name: string;
   tag: string;
   labels: Record<string, string>;
+  /** Those that the key of the request was narrowed to: the build uses and replaces only templates with all of them. */
+  key_labels: Readonly<Record<string, string>>;
   status: TemplateStatus;
   dockerfile: string;
   build_args: Record<string, string>;
@@ -46,6 +48,7 @@ const NAMES: readonly (keyof TemplateRow)[] = [
   'name',
   'tag',
   'labels',
+  'key_labels',
   'status',
   'dockerfile',
   'build_args',
@@ -157,6 +160,7 @@ export type NewTemplate = Pick<
   | 'name'
   | 'tag'
   | 'labels'
+  | 'key_labels'
   | 'dockerfile'
   | 'build_args'
   | 'sandbox'

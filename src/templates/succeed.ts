@@ -8,6 +8,7 @@ import { inBuild, type BuildEnvironment } from './build/environment.js';
 import type { Built } from './build/run-build.js';
 import { deleteContext } from './context/queries.js';
 import { findNamed, updateTemplate } from './queries.js';
+import { refuseTakenTag } from './taken-tag.js';
 
 /** Ends a build with its template, which takes the name and the tag from the one that has them. */
 export async function succeedBuild(
@@ -16,13 +17,15 @@ export async function succeedBuild(
 ): Promise<void> {
   const { ctx } = env;
   await inBuild(env, async (tx, row) => {
-    const { org_id: orgId, id, name, tag, steps } = row;
+    const { org_id: orgId, id, name, tag, steps, key_labels: labels } = row;
     const snapshot = await lockReady(tx, { org_id: orgId, id: snapshotId });
     if (!snapshot) throw new BuildError('cancelled', 'the disk of the build was deleted');
     // Serializes the builds of one tag.
     await lockQuotas(tx, orgId, 'exclusive');
     const at = ctx.now();
-    const replaced = await findNamed(tx, { orgId, labels: {} }, name, tag);
+    // Another build may have made it since the request.
+    await refuseTakenTag(tx, { orgId, labels }, name, tag);
+    const replaced = await findNamed(tx, { orgId, labels }, name, tag);
     if (replaced) await updateTemplate(tx, replaced, { removed_at: at }, at);
     const made = {
       snapshot_id: snapshotId,

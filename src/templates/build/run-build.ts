@@ -117,7 +117,8 @@ async function begin(env: BuildEnvironment, sandbox: CurrentSandbox, from: strin
   log.say(`FROM ${from}`);
   if (isTemplateBase(from)) {
     const { name, tag } = parseTemplateBase(from)!;
-    const found = await findNamed(ctx.pool, { orgId: row.org_id, labels: {} }, name, tag);
+    const { org_id: orgId, key_labels: labels } = row;
+    const found = await findNamed(ctx.pool, { orgId, labels }, name, tag);
     if (!found?.snapshot_id || !found.image_config || !found.config || found.worker_id !== row.worker_id) {
       throw new BuildError('template_not_found', `FROM: there is no template "${name}:${tag}" any more`);
     }

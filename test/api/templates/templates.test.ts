@@ -367,6 +367,39 @@ test('a key that is narrowed to labels sees the templates with them, and gives t
   ).toBe(404);
 });
 
+test('a key that is narrowed to labels replaces no template without them, and begins with none', async () => {
+  const client = await service.newOrg();
+  const access = { ...FULL_ACCESS, scopes: ['sandboxes:write'] as const, labels: { team: 'ml' } };
+  const { key } = await createKey(service.ctx.pool, client.org.id, 'narrowed', operator('test'), access);
+  const ask = async (tag: string, body: string) =>
+    client.request('POST', '/v1/templates', { body, query: { tag }, key });
+  const taken = await build(client, 'taken:1', SIMPLE);
+  const refused = await ask('taken:1', SIMPLE);
+  expect([refused.status, refused.body.error.code, refused.body.error.details.labels]).toEqual([
+    403,
+    'label_not_allowed',
+    { team: 'ml' },
+  ]);
+  expect((await client.get(`/v1/templates/${taken['id']}`)).status).toBe(200);
+
+  // Meanwhile the organization gives the tag to a template of its own, and the base loses its labels.
+  await build(client, 'base:1', SIMPLE, { labels: '{"team":"ml"}' });
+  const release = holdCaptures(client);
+  const late = (await ask('late:1', SIMPLE)).body.id;
+  await untilBuilding(client, late);
+  const top = (await ask('top:1', 'FROM template:base:1\n')).body.id;
+  await service.ctx.pool.query(`update templates set name = 'late' where org_id = $1 and name = 'taken'`, [
+    client.org.id,
+  ]);
+  await service.ctx.pool.query(`update templates set labels = '{}' where org_id = $1 and name = 'base'`, [
+    client.org.id,
+  ]);
+  release();
+  expect((await endedBuild(client, late))['error']).toMatchObject({ code: 'label_not_allowed' });
+  expect((await endedBuild(client, top))['error']).toMatchObject({ code: 'template_not_found' });
+  expect((await client.get(`/v1/templates/${taken['id']}`)).body.name).toBe('late');
+});
+
 test('a request with an idempotency key is executed once', async () => {
   const client = await service.newOrg();
   const send = async (body: string) =>
