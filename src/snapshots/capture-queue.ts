@@ -7,7 +7,6 @@ import { Slots } from '../fairness/slots.js';
 import { ApiError } from '../http/errors.js';
 import { addMillis } from '../lib/instant.js';
 import { sleep } from '../lib/sleep.js';
-import { getLimits, sumSnapshots } from '../quotas/queries.js';
 import { lockSandbox } from '../sandboxes/queries.js';
 import { LeaseLostError, type Term } from '../workers/lease.js';
 import { completeSnapshot } from './complete.js';
@@ -15,10 +14,10 @@ import { failSnapshot } from './fail.js';
 import { NO_COPIES } from './forks/end.js';
 import { copyIds, isFork } from './forks/queries.js';
 import { LONGEST_CAPTURE_MS, TIMED_OUT } from './overdue.js';
-import { overQuota } from './over-quota.js';
+import { refuseOverQuota } from './over-quota.js';
 import { CAPTURABLE, updateSnapshot, type CaptureRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
-import { lockSnapshot, nextOfEach } from './work-queries.js';
+import { lockSnapshot, nextOfEach, sharedBytesOf } from './work-queries.js';
 
 /** The disk of an engine is shared, and a capture writes as fast as it can. One place is for a further organization. */
 export const CAPTURES_AT_ONCE = { total: 2, each: 1 };
@@ -26,7 +25,6 @@ const MOST_ATTEMPTS = 5;
 const RETRY_MS = 2_000;
 /** At the end of the service. A later process repeats a capture that is not complete. */
 const LONGEST_CLOSE_MS = 2_000;
-const GIB = 1024 ** 3;
 
 interface Failure {
   code: string;
@@ -137,7 +135,7 @@ export class CaptureQueue {
 
   private async capture(term: Term, row: CaptureRow): Promise<Captured> {
     const { org_id: orgId, id: snapshotId, sandbox_id: sandboxId } = row;
-    const { disk, runtime } = this.ctx;
+    const { disk, pool, runtime } = this.ctx;
     const { snapshots } = runtime;
     if (!snapshots) {
       throw new CaptureRefusedError(
@@ -148,9 +146,7 @@ export class CaptureQueue {
     const work = async () => {
       const bytes = await snapshots.measure(sandboxId);
       if (bytes !== undefined) {
-        const limit = (await getLimits(this.ctx.pool, orgId))?.max_snapshot_gib ?? null;
-        const used = (await sumSnapshots(this.ctx.pool, orgId)).bytes;
-        if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
+        await refuseOverQuota(pool, orgId, Math.max(0, bytes - (await sharedBytesOf(pool, row))));
         disk.check('engine', bytes);
       }
       return snapshots.capture({ orgId, snapshotId, sandboxId }, term.signal);

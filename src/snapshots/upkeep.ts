@@ -5,7 +5,7 @@ import { addMillis } from '../lib/instant.js';
 import { endAccruals } from '../volumes/accrual-queries.js';
 import type { Term } from '../workers/lease.js';
 import type { Collection } from './collect.js';
-import { readSize } from './complete.js';
+import { openInterval } from './record-ready.js';
 import {
   chargedInVain,
   deleteFailedSnapshots,
@@ -61,7 +61,7 @@ async function readSizes(ctx: Context, term: Term, held: ReadonlyMap<string, unk
       if (!row) return;
       const at = ctx.now();
       await setSampled(tx, ref, at);
-      await readSize(ctx, tx, row, at);
+      await openInterval(ctx, tx, row, at);
     });
   }
 }

@@ -9,19 +9,18 @@ import { ApiError } from '../../http/errors.js';
 import { readLabels } from '../../http/parameters.js';
 import type { Caller } from '../../access/caller.js';
 import { newId } from '../../lib/uuid.js';
-import { getLimits, lockQuotas, sumSnapshots } from '../../quotas/queries.js';
+import { lockQuotas } from '../../quotas/queries.js';
 import { reserve } from '../../quotas/reserve.js';
 import { ImageBudget } from '../../registry/layer-check.js';
 import { PullError } from '../../registry/pull-error.js';
 import type { Step } from '../../registry/step.js';
 import { withKeyLabels } from '../../sandboxes/admission/key-labels.js';
-import { readSize } from '../complete.js';
 import { checkNames, refuseName } from '../create.js';
 import { failSnapshot } from '../fail.js';
-import { digestOf, manifestOf } from '../manifest.js';
-import { overQuota } from '../over-quota.js';
+import { bytesLeft } from '../over-quota.js';
 import { presentSnapshot } from '../present.js';
-import { findSnapshot, updateSnapshot, type CompleteSnapshot } from '../queries.js';
+import { findSnapshot } from '../queries.js';
+import { recordReady } from '../record-ready.js';
 import type { SnapshotResponse } from '../schema.js';
 import { TRANSITIONS } from '../state.js';
 import { lockSnapshot } from '../work-queries.js';
@@ -74,7 +73,7 @@ export async function importSnapshot(
   const wanted = { id: newId(), name: query.name, labels };
   checkNames(wanted.name, labels);
   if (!body) throw new ApiError('invalid_request', 'the body is empty: send the archive of an image');
-  const early = isKeyed ? MOST_IMPORT_BYTES : await bytesLeft(ctx, caller, wanted.name);
+  const early = isKeyed ? MOST_IMPORT_BYTES : await mostBytes(ctx, caller, wanted.name);
   if (length > early) throw tooLarge(early);
   ctx.disk.check('data', length);
   const hash = createHash('sha256');
@@ -88,7 +87,7 @@ export async function importSnapshot(
   let most = early;
   try {
     await onReceived(hash.digest('hex'));
-    if (isKeyed) most = await bytesLeft(ctx, caller, wanted.name);
+    if (isKeyed) most = await mostBytes(ctx, caller, wanted.name);
     if (received > most) throw tooLarge(most);
     const created = ctx.now();
     const { architecture } = archives;
@@ -102,15 +101,13 @@ export async function importSnapshot(
   }
 }
 
-/** The room in the quota, without a lock. Refuses early what would be refused after the upload. */
-async function bytesLeft(ctx: Context, caller: Caller, name: string): Promise<number> {
+/** The most bytes of the archive by the quota, without a lock. Refuses early what would be refused after the upload. */
+async function mostBytes(ctx: Context, caller: Caller, name: string): Promise<number> {
   const { orgId } = caller;
   return inTransaction(ctx.pool, async (tx) => {
     if (await findSnapshot(tx, { orgId, labels: {} }, { name })) refuseName(name);
     await reserve(ctx, tx, caller, { snapshot: true });
-    const limit = (await getLimits(tx, orgId))?.max_snapshot_gib ?? null;
-    if (limit === null) return MOST_IMPORT_BYTES;
-    return Math.min(MOST_IMPORT_BYTES, Math.max(0, limit * GIB - (await sumSnapshots(tx, orgId)).bytes));
+    return Math.min(MOST_IMPORT_BYTES, await bytesLeft(tx, orgId));
   });
 }
 
@@ -203,35 +200,29 @@ async function complete(
   ctx: Context,
   { orgId, actor }: Caller,
   id: string,
-  { image, loaded: { bytes, contentDigest } }: { image: ForeignImage; loaded: LoadedSnapshot },
+  { image, loaded }: { image: ForeignImage; loaded: LoadedSnapshot },
 ): Promise<SnapshotResponse> {
   return inTransaction(ctx.pool, async (tx) => {
     const row = await lockSnapshot(tx, { org_id: orgId, id });
     if (!row || TRANSITIONS[row.status].complete !== 'ready') throw new CancelledError();
     await lockQuotas(tx, orgId, 'exclusive');
-    const limit = (await getLimits(tx, orgId))?.max_snapshot_gib ?? null;
-    const used = limit === null ? 0 : (await sumSnapshots(tx, orgId)).bytes;
-    if (limit !== null && used + bytes > limit * GIB) throw overQuota(limit, used, bytes);
     const at = ctx.now();
-    const digest = digestOf(manifestOf({ ...row, size_bytes: bytes, content_digest: contentDigest }));
-    const made = {
-      size_bytes: bytes,
-      content_digest: contentDigest,
-      digest,
-      completed_at: at,
-      sampled_at: at,
-    };
-    const ready = await updateSnapshot(tx, row, { status: 'ready', ...made }, at);
-    await readSize(ctx, tx, { ...row, size_bytes: bytes }, at);
+    const ready = await recordReady(ctx, tx, row, loaded, at);
     await recordEvent(tx, {
       orgId,
       type: 'snapshot_imported',
       actor,
       resourceId: id,
       at,
-      payload: { snapshot_id: id, name: row.name, image_digest: image.digest, size_bytes: bytes, digest },
+      payload: {
+        snapshot_id: id,
+        name: row.name,
+        image_digest: image.digest,
+        size_bytes: ready.size_bytes,
+        digest: ready.digest,
+      },
     });
-    return presentSnapshot(ready as CompleteSnapshot);
+    return presentSnapshot(ready);
   });
 }
 

@@ -181,7 +181,7 @@ describe('a template', () => {
       body: packed,
     });
     const { id } = (await answer.json()) as { id: string };
-    expect((await endedBuild(client, id))['status']).toBe('succeeded');
+    expect(await endedBuild(client, id)).toMatchObject({ status: 'succeeded', error: null });
     const commands = await requestBuild(
       client,
       'commands:1',
@@ -324,6 +324,19 @@ describe('a build', () => {
     expect([late['status'], late['error'].code]).toEqual(['failed', 'timed_out']);
     release();
     expect(await typesOf(client, second.id)).toEqual(['template_build_requested', 'template_build_failed']);
+  });
+
+  test('needs room in the quota for what it adds to its base, and no more', async () => {
+    const client = await service.newOrg();
+    await build(client, 'base:1', SIMPLE);
+    const { pool } = service.ctx;
+    await pool.query('update snapshots set size_bytes = $2 where org_id = $1', [client.org.id, 1024 ** 3]);
+    await pool.query('update quotas set max_snapshot_gib = 1 where org_id = $1', [client.org.id]);
+    expect(await build(client, 'top:1', 'FROM template:base:1\n')).toMatchObject({
+      status: 'succeeded',
+      size_bytes: 1024 * 1024,
+    });
+    expect((await build(client, 'alone:1', SIMPLE))['error']).toMatchObject({ code: 'quota_exceeded' });
   });
 
   test('that another process left ends as failed, and its sandbox goes', async () => {
