@@ -4,8 +4,10 @@ import { announceTemplate } from '../../db/changes.js';
 import { toStorable } from '../../lib/storable-text.js';
 import { insertLog, type BuildSource, type LogPiece } from '../log-queries.js';
 
-/** A build has so much. The output behind it is read and dropped. */
+/** The log of a build has so much. The build reads the output that follows, and drops it. */
 export const MOST_LOG_BYTES = 4 * 1024 * 1024;
+/** The charge for a row beside its text: a command may alternate between its streams with each byte. */
+const ROW_BYTES = 256;
 const PIECE_CHARS = 16 * 1024;
 const FLUSH_EVERY_MS = 200;
 const MOST_PENDING = 256;
@@ -52,7 +54,10 @@ export class BuildLog {
     this.bytes += Buffer.byteLength(text);
     for (let at = 0; at < text.length; at += PIECE_CHARS) this.push(source, text.slice(at, at + PIECE_CHARS));
     if (this.bytes >= MOST_LOG_BYTES) {
-      this.push('build', `\nthe log has ${MOST_LOG_BYTES} bytes: the following output is left out\n`);
+      this.push(
+        'build',
+        `\nthe log is full at ${MOST_LOG_BYTES} bytes, ${ROW_BYTES} of them for each part: the following output is left out\n`,
+      );
     }
     if (this.pending.length >= MOST_PENDING) this.write();
     this.timer ??= setTimeout(() => {
@@ -67,6 +72,7 @@ export class BuildLog {
       last.text += toStorable(text);
       return;
     }
+    this.bytes += ROW_BYTES;
     this.pending.push({ position: (this.position += 1), at: this.ctx.now(), source, text: toStorable(text) });
   }
 

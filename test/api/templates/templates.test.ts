@@ -4,6 +4,7 @@ import { FULL_ACCESS } from '../../../src/access/access.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import type { Capture } from '../../../src/engine/runtime.js';
 import { createKey } from '../../../src/keys/create.js';
+import { BuildLog, MOST_LOG_BYTES } from '../../../src/templates/build/log.js';
 import { MOST_UNFINISHED } from '../../../src/templates/create.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
@@ -441,4 +442,22 @@ test('a request with an idempotency key is executed once', async () => {
     client.org.id,
   ]);
   expect(rows).toEqual([]);
+});
+
+test('the log of a build has a bounded number of parts', async () => {
+  const client = await service.newOrg();
+  const { id } = await build(client, 'log:1', SIMPLE);
+  const { pool } = service.ctx;
+  await pool.query('delete from template_logs where org_id = $1', [client.org.id]);
+  const log = new BuildLog(service.ctx, { orgId: client.org.id, templateId: id });
+  const streams = [log.stream('stdout'), log.stream('stderr')];
+  for (let index = 0; index < 40_000; index += 1) streams[index % 2]!.push(Buffer.from('x'));
+  await log.flush();
+  const pieces = await logOf(client, id);
+  // A part is charged with 256 bytes and its text.
+  expect(pieces.length).toBe(Math.ceil(MOST_LOG_BYTES / 257) + 1);
+  expect(pieces.at(-1)).toMatchObject({
+    source: 'build',
+    text: expect.stringContaining('the log is full at 4194304 bytes'),
+  });
 });
