@@ -27,6 +27,7 @@ import { deleteExpiredTickets } from './sandboxes/terminal/jobs.js';
 import { startSnapshots } from './snapshots/jobs.js';
 import { failOverdueSnapshots } from './snapshots/overdue.js';
 import { startTemplates } from './templates/jobs.js';
+import { failOverdueBuilds } from './templates/overdue.js';
 import { purgeDueVolumes, removeLeftData } from './volumes/jobs.js';
 import { sampleVolumes } from './volumes/sample.js';
 import { startWebhooks, sweepDeliveries } from './webhooks/jobs.js';
@@ -98,6 +99,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(noteLongWaits, NOTE_WAITS_EVERY_MS),
     job(giveUpUnwanted, NOTE_WAITS_EVERY_MS),
     job(failOverdueSnapshots, NOTE_WAITS_EVERY_MS),
+    job(failOverdueBuilds, NOTE_WAITS_EVERY_MS),
     job(makeWaitLog(), NOTE_WAITS_EVERY_MS),
     job(purgeDueVolumes, SWEEP_EVERY_MS),
     job(deleteExpiredKeys, FORGET_KEYS_EVERY_MS),

@@ -4,7 +4,7 @@ import { ExplainedError } from '../lib/explained-error.js';
 import { shortInstant } from '../lib/instant.js';
 import { countWaiting, type WaitingTotals } from '../sandboxes/placement/wait-queries.js';
 import { removeWorker } from '../sandboxes/reconcile/remove-worker.js';
-import { loseSnapshots } from '../snapshots/purge.js';
+import { loseDisks } from '../templates/lose.js';
 import { listWorkers, type WorkerRow } from '../workers/queries.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { table } from './table.js';
@@ -66,15 +66,13 @@ function waitText({ waiting, waiting_vcpus, waiting_memory_mib }: Waiting): stri
 function removeCommand(): Command {
   return databaseCommand('remove')
     .description(
-      'remove a worker that will not return: its running sandboxes fail, and its disks and snapshots are lost',
+      'remove a worker that will not return: its running sandboxes fail, and its disks, snapshots and templates are lost',
     )
     .argument('<id>', 'id of the worker, as "sandkeep worker list" shows it')
     .action(async (id: string, options: CommonOptions) => {
       const unknown = `there is no worker with the id "${id}": see "sandkeep worker list"`;
       if (!isUuid(id)) throw new ExplainedError(unknown);
-      const count = await withDatabase(options, 'worker remove', (pool) =>
-        removeWorker(pool, id, loseSnapshots),
-      );
+      const count = await withDatabase(options, 'worker remove', (pool) => removeWorker(pool, id, loseDisks));
       if (count === undefined) throw new ExplainedError(unknown);
       print(options, { id, sandboxes: count }, `the worker is removed; ${count} sandboxes were on it`);
     });

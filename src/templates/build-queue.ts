@@ -11,7 +11,7 @@ import { failureOf } from './build/failure.js';
 import { BuildLog } from './build/log.js';
 import { runBuild } from './build/run-build.js';
 import { removeBuildSandbox } from './build/sandbox.js';
-import { endBuild, type BuildFailure } from './end.js';
+import { endBuild, TIMED_OUT, type BuildFailure } from './end.js';
 import { lockTemplate, updateTemplate, type TemplateRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
 import { succeedBuild } from './succeed.js';
@@ -24,7 +24,7 @@ const LONGEST_CLOSE_MS = 5_000;
 
 const FAILURES: Record<AbortReason, string> = {
   cancelled: 'the build was cancelled',
-  timed_out: 'the build did not end in time: give it more by timeout_secs',
+  timed_out: TIMED_OUT.message,
   interrupted: 'the service stopped during the build: repeat the request',
 };
 

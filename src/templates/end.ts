@@ -12,6 +12,11 @@ export interface BuildFailure {
   line?: number | null;
 }
 
+export const TIMED_OUT: BuildFailure = {
+  code: 'timed_out',
+  message: 'the build did not end in time: give it more by timeout_secs',
+};
+
 /** Ends a build without a template. The transaction has locked the row. The worker removes its sandbox. */
 export async function endBuild(
   tx: EventSql,

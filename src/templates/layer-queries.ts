@@ -45,6 +45,10 @@ export async function deleteLayersOf(
   await sql.query('delete from template_layers where org_id = $1 and template_id = $2', [orgId, templateId]);
 }
 
+export async function deleteLayersOn(sql: Sql, workerId: string): Promise<void> {
+  await sql.query('delete from template_layers where worker_id = $1', [workerId]);
+}
+
 export async function deleteOldLayers(sql: Sql, usedBefore: Instant): Promise<void> {
   await sql.query('delete from template_layers where used_at < $1', [usedBefore]);
 }

@@ -50,6 +50,43 @@ export async function leftSandboxes(
   return rows;
 }
 
+/** The builds of an engine that have not ended, and the templates on it. */
+export async function lockTemplatesOn(tx: Sql, workerId: string): Promise<TemplateRow[]> {
+  const { rows } = await tx.query<Row>(
+    `select ${COLUMNS} from templates t
+     where t.worker_id = $1 and t.status in ('queued', 'building', 'succeeded') and t.removed_at is null
+     order by t.org_id, t.id for update`,
+    [workerId],
+  );
+  return rows;
+}
+
+/** The sandboxes of builds on an engine are gone, and nothing removes them. */
+export async function detachSandboxes(sql: Sql, workerId: string): Promise<void> {
+  await sql.query('update templates set sandbox_id = null where worker_id = $1 and sandbox_id is not null', [
+    workerId,
+  ]);
+}
+
+/**
+ * The builds of any engine whose time ended before `endedBefore`, and those that wait for an engine that no process has
+ * served since `awaySince`.
+ */
+export async function overdueBuilds(
+  sql: Sql,
+  { endedBefore, awaySince }: { endedBefore: Instant; awaySince: Instant },
+  limit: number,
+): Promise<Pick<TemplateRow, 'org_id' | 'id' | 'status'>[]> {
+  const { rows } = await sql.query<Row>(
+    `select t.org_id, t.id, t.status from templates t left join workers w on w.id = t.worker_id
+     where (t.status = 'building' and t.started_at + t.timeout_secs * interval '1 second' < $1)
+       or (t.status = 'queued' and t.created_at < $2 and (w.id is null or w.expires_at < $2))
+     order by t.created_at limit $3`,
+    [endedBefore, awaySince, limit],
+  );
+  return rows;
+}
+
 /** Forgets builds that failed long ago, and templates that were deleted then, with their logs. */
 export async function deleteOldBuilds(sql: Sql, endedBefore: Instant): Promise<void> {
   await sql.query(

@@ -39,8 +39,8 @@ export const TEMPLATE_EVENTS = {
   ),
   template_deleted: event(
     'template',
-    CALLER,
-    'A template was deleted. Its data is removed when no sandbox needs it.',
+    [...CALLER, ...SYSTEM],
+    'A template was deleted, or lost with its worker. Its data is removed when no sandbox needs it.',
     template,
   ),
 };
