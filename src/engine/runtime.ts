@@ -3,6 +3,7 @@ import type { CommandState } from '../guest/command-end.js';
 import type { Guest } from '../guest/guest.js';
 import { ApiError } from '../http/errors.js';
 import type { Instant } from '../lib/instant.js';
+import type { ImageConfig } from '../registry/image-config.js';
 import type { EngineAbilities } from '../spec/engine-abilities.js';
 import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
 import type { EngineArchives } from './snapshot-archives.js';
@@ -49,14 +50,6 @@ export interface Captured {
   /** The bytes of everything above the image, with the snapshots that the disk was made from. */
   bytes: number;
   contentDigest: string;
-}
-
-/** The part of an image that commands begin with. Empty texts: the image says nothing. */
-export interface ImageConfig {
-  /** `NAME=value`. */
-  env: string[];
-  user: string;
-  workdir: string;
 }
 
 /** A permanent refusal: the same capture would fail again. Users see the message. */

@@ -9,23 +9,17 @@ const Names = Type.Optional(Type.Union([Type.Null(), Type.Record(Type.String(), 
 
 const isConfig = validatorOf(
   Type.Object({
-    config: Type.Optional(
-      Type.Union([
-        Type.Null(),
-        Type.Object({
-          Env: Words,
-          Cmd: Words,
-          Entrypoint: Words,
-          User: Type.Optional(Text),
-          WorkingDir: Type.Optional(Text),
-          StopSignal: Type.Optional(Text),
-          ExposedPorts: Names,
-          Volumes: Names,
-        }),
-      ]),
-    ),
+    Env: Words,
+    Cmd: Words,
+    Entrypoint: Words,
+    User: Type.Optional(Text),
+    WorkingDir: Type.Optional(Text),
+    StopSignal: Type.Optional(Text),
+    ExposedPorts: Names,
+    Volumes: Names,
   }),
 );
+const isDocument = validatorOf(Type.Object({ config: Type.Optional(Type.Unknown()) }));
 
 /** The part of a configuration that is about programs. */
 export interface ImageConfig {
@@ -43,11 +37,21 @@ export interface ImageConfig {
   volumes: string[];
 }
 
-/** Throws PullError. */
+/** Reads the document of an image. Throws PullError. */
 export function readImageConfig(bytes: Buffer): ImageConfig {
   const document = parseJson(bytes.toString());
-  if (!isConfig(document)) throw new PullError('broken', 'the configuration of the image is invalid');
-  const { Env, Cmd, Entrypoint, User, WorkingDir, StopSignal, ExposedPorts, Volumes } = document.config ?? {};
+  if (!isDocument(document)) refuse();
+  return imageConfigOf(document.config ?? {});
+}
+
+function refuse(): never {
+  throw new PullError('broken', 'the configuration of the image is invalid');
+}
+
+/** Reads the `config` of such a document, which Docker also tells of its images. Throws PullError. */
+export function imageConfigOf(config: unknown): ImageConfig {
+  if (!isConfig(config)) refuse();
+  const { Env, Cmd, Entrypoint, User, WorkingDir, StopSignal, ExposedPorts, Volumes } = config;
   return {
     env: Env ?? [],
     cmd: Cmd ?? [],

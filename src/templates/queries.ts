@@ -1,10 +1,13 @@
 import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
-import type { ImageConfig } from '../engine/runtime.js';
 import type { Instant } from '../lib/instant.js';
+import type { ImageConfig } from '../registry/image-config.js';
 import type { TemplateConfig } from '../spec/template-config.js';
 import type { BuildSandbox } from './schema.js';
 import type { TemplateStatus } from './state.js';
+
+/** The part of an image that the commands of a build begin with. */
+export type BaseImage = Pick<ImageConfig, 'env' | 'user' | 'workdir'>;
 
 export interface TemplateRow {
   org_id: string;
@@ -32,7 +35,7 @@ export interface TemplateRow {
   steps_cached: number;
   snapshot_id: string | null;
   config: TemplateConfig | null;
-  image_config: ImageConfig | null;
+  image_config: BaseImage | null;
   error_code: string | null;
   error_message: string | null;
   error_line: number | null;

@@ -7,6 +7,7 @@ import type {
   SnapshotImage,
 } from '../../engine/snapshot-archives.js';
 import { END_OF_ARCHIVE } from '../../lib/tar-entry.js';
+import { imageConfigOf } from '../../registry/image-config.js';
 import { readLayer } from '../../registry/layer-check.js';
 import type { SimulatedSnapshots } from './snapshots.js';
 
@@ -29,16 +30,7 @@ export class SimulatedArchives implements EngineArchives {
     return {
       platform: { os: 'linux', architecture: this.architecture },
       created: '1970-01-01T00:00:00Z',
-      config: {
-        env: [],
-        cmd: [],
-        entrypoint: [],
-        user: '',
-        workdir: '',
-        stopSignal: null,
-        exposedPorts: [],
-        volumes: [],
-      },
+      config: imageConfigOf({}),
       layers: [{ diffId: EMPTY_LAYER, size: END_OF_ARCHIVE.length }],
       async *read() {
         yield await Promise.resolve({ begin: EMPTY_LAYER });

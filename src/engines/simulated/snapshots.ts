@@ -9,8 +9,8 @@ import {
   type Capture,
   type Captured,
   type EngineSnapshots,
-  type ImageConfig,
 } from '../../engine/runtime.js';
+import { imageConfigOf, type ImageConfig } from '../../registry/image-config.js';
 
 /** Nothing is on a simulated disk, and a size of its own makes the records of snapshots complete. */
 const BYTES = 1024 * 1024;
@@ -34,7 +34,7 @@ export class SimulatedSnapshots implements EngineSnapshots {
 
   async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
     const isThere = this.options.holds(sandboxId);
-    return Promise.resolve(isThere ? { env: [], user: '', workdir: '' } : undefined);
+    return Promise.resolve(isThere ? imageConfigOf({}) : undefined);
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {

@@ -1,16 +1,16 @@
 import { posix } from 'node:path';
-import type { ImageConfig } from '../../engine/runtime.js';
 import { EMPTY_CONFIG, type TemplateConfig } from '../../spec/template-config.js';
 import { DockerfileError } from '../dockerfile/error.js';
 import type { Dockerfile, Form, Instruction, InstructionOf } from '../dockerfile/instruction.js';
 import { WordExpander, type Lookup } from '../dockerfile/words.js';
 import type { ContextEntry } from '../context/entries.js';
+import type { BaseImage } from '../queries.js';
 import { planCopy, type CopyItem } from './plan-copy.js';
 import type { Turn } from './turns.js';
 
 /** The environment that the steps begin with. */
 interface Base {
-  image: ImageConfig;
+  image: BaseImage;
   /** The configuration of the template that the build begins with. Default: none. */
   config?: TemplateConfig;
 }

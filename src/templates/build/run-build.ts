@@ -1,9 +1,8 @@
-import type { ImageConfig } from '../../engine/runtime.js';
 import type { TemplateConfig } from '../../spec/template-config.js';
 import { NO_CONTEXT, openContext } from '../context/read.js';
 import { parseDockerfile } from '../dockerfile/parse.js';
 import { keepLayer, useLayers } from '../layer-queries.js';
-import { findNamed, updateTemplate } from '../queries.js';
+import { findNamed, updateTemplate, type BaseImage } from '../queries.js';
 import { isTemplateBase, parseTemplateBase } from '../reference.js';
 import { captureBuild } from './capture.js';
 import { digestsOf } from './digests.js';
@@ -17,7 +16,7 @@ import type { Turn } from './turns.js';
 export interface Built {
   snapshotId: string;
   config: TemplateConfig;
-  image: ImageConfig;
+  image: BaseImage;
 }
 
 /** The disk that the first step begins with. */
@@ -25,7 +24,7 @@ interface Begun {
   start: Start;
   /** The digest of the disk. Null: the engine does not tell, so nothing is cached. */
   digest: string | null;
-  image: ImageConfig;
+  image: BaseImage;
   config?: TemplateConfig;
 }
 
@@ -127,9 +126,10 @@ async function begin(env: BuildEnvironment, sandbox: CurrentSandbox, from: strin
   }
   const start = { image: from };
   const { id, imageDigest } = await sandbox.get(start);
-  const image = await ctx.runtime.snapshots?.imageConfig(id);
-  if (!image) throw new BuildError('sandbox_failed', 'the sandbox of the build was deleted');
-  return { start, digest: imageDigest, image };
+  const found = await ctx.runtime.snapshots?.imageConfig(id);
+  if (!found) throw new BuildError('sandbox_failed', 'the sandbox of the build was deleted');
+  const { env: variables, user, workdir } = found;
+  return { start, digest: imageDigest, image: { env: variables, user, workdir } };
 }
 
 function title(step: Step, index: number, steps: readonly Step[]): string {

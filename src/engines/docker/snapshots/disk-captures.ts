@@ -4,9 +4,9 @@ import {
   type Capture,
   type Captured,
   type EngineSnapshots,
-  type ImageConfig,
 } from '../../../engine/runtime.js';
 import { sleep } from '../../../lib/sleep.js';
+import { imageConfigOf, type ImageConfig } from '../../../registry/image-config.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from '../errors.js';
 import { findContainer, type DockerParts } from '../parts.js';
@@ -81,8 +81,7 @@ export class DiskCaptures implements EngineSnapshots {
     const found = await findContainer(this.parts, sandboxId);
     const image = found && (await this.parts.docker.getImage(found.ImageID).inspect());
     if (!image) return undefined;
-    const { Env, User, WorkingDir } = image.Config as Partial<InspectedImage['Config']>;
-    return { env: Env ?? [], user: User ?? '', workdir: WorkingDir ?? '' };
+    return imageConfigOf(image.Config);
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {

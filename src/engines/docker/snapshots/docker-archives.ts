@@ -5,7 +5,7 @@ import type {
   SnapshotIds,
   SnapshotImage,
 } from '../../../engine/snapshot-archives.js';
-import { configDocument, type ImageConfig } from '../../../registry/image-config.js';
+import { configDocument, imageConfigOf } from '../../../registry/image-config.js';
 import { PullError } from '../../../registry/pull-error.js';
 import { loadImage } from '../images/load-image.js';
 import type { DockerParts } from '../parts.js';
@@ -49,7 +49,8 @@ export class DockerArchives implements EngineArchives {
     return {
       platform: { os, architecture, variant: Variant === '' ? undefined : Variant },
       created: image.Created,
-      config: configOf(image.Config),
+      // The engine has more fields, and some are of this installation.
+      config: imageConfigOf(image.Config),
       layers: diffIds.map((diffId) => ({ diffId, size: sizes.get(diffId)! })),
       read: () => readLayers(untimed, image.Id, files, reading),
     };
@@ -81,20 +82,6 @@ export class DockerArchives implements EngineArchives {
       throw new PullError('engine', 'the engine has no image with the layers of the archive');
     return capturedOf(made, undefined, instanceId);
   }
-}
-
-/** Only the fields of the OCI format: the engine has more, and some are of this installation. */
-function configOf(config: InspectedImage['Config']): ImageConfig {
-  return {
-    env: config.Env ?? [],
-    cmd: config.Cmd ?? [],
-    entrypoint: [config.Entrypoint ?? []].flat(),
-    user: config.User,
-    workdir: config.WorkingDir,
-    stopSignal: (config as { StopSignal?: string }).StopSignal ?? null,
-    exposedPorts: Object.keys(config.ExposedPorts ?? {}),
-    volumes: Object.keys(config.Volumes ?? {}),
-  };
 }
 
 function configurationOf(
