@@ -8,6 +8,7 @@ import { print } from './command.js';
 import { common, OperatorCommand } from './operator-command.js';
 import { json, wide } from './options.js';
 import { table } from './table.js';
+import { label } from './values.js';
 
 interface BudgetOptions extends ClientOptions {
   json?: true;
@@ -142,12 +143,6 @@ async function named(client: Client, name: string): Promise<BudgetResponse> {
   const found = (await listAll(client)).find((budget) => budget.name === name);
   if (!found) throw new ExplainedError(`there is no budget "${name}": see "sandkeep budgets list"`);
   return found;
-}
-
-function label(text: string): { key: string; value: string } {
-  const at = text.indexOf('=');
-  if (at < 1) throw new InvalidArgumentError('It must be a label, such as team=ml.');
-  return { key: text.slice(0, at), value: text.slice(at + 1) };
 }
 
 function percents(text: string): number[] {

@@ -1,4 +1,4 @@
-import { InvalidArgumentError, type Command } from 'commander';
+import type { Command } from 'commander';
 import { ExplainedError } from '../lib/explained-error.js';
 import { sleep } from '../lib/sleep.js';
 import { isUuid } from '../lib/uuid.js';
@@ -8,6 +8,7 @@ import { print } from './command.js';
 import { common, OperatorCommand } from './operator-command.js';
 import { json, wide } from './options.js';
 import { table } from './table.js';
+import { addLabel, wholeNumber } from './values.js';
 
 const POLL_MS = { first: 250, longest: 5_000 };
 
@@ -35,7 +36,7 @@ export function forkCommand(env: NodeJS.ProcessEnv): Command {
     .option('--count <number>', 'the number of copies', wholeNumber, 1)
     .option('--names <names>', 'the name of each copy, separated by commas', (text) => text.split(','))
     .option('--name-prefix <text>', 'the beginning of the names (default: the name of the sandbox)')
-    .option('--label <name=value>', 'a further label of the copies; may be repeated', label, {})
+    .option('--label <name=value>', 'a further label of the copies; may be repeated', addLabel, {})
     .option('--no-start', 'leave the copies without a run')
     .option('--share-volumes', 'mount the volumes of the sandbox in the copies')
     .option('--inherit-secrets', 'give the secrets of the sandbox to the copies')
@@ -76,15 +77,4 @@ function requestOf({ count, names, namePrefix, label: labels, start, ...asked }:
     ...(asked.inheritSecrets ? { secrets: 'inherit' } : {}),
     ...(asked.inheritPorts ? { ports: 'inherit' } : {}),
   };
-}
-
-function wholeNumber(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
-  return Number(text);
-}
-
-function label(text: string, labels: Record<string, string>): Record<string, string> {
-  const at = text.indexOf('=');
-  if (at < 1) throw new InvalidArgumentError('It must be like team=ml.');
-  return { ...labels, [text.slice(0, at)]: text.slice(at + 1) };
 }

@@ -7,6 +7,7 @@ import { addMillis, now, parseInstant } from '../lib/instant.js';
 import { DEFAULT_INVITATION_HOURS, LONGEST_INVITATION_HOURS } from '../members/invite.js';
 import { DEFAULT_LINK_MINUTES, LONGEST_LINK_MINUTES } from '../members/link.js';
 import * as webhookRequests from '../webhooks/schema.js';
+import { addLabel } from './values.js';
 
 /** Arguments of single commands; the options of the service are in config/options.ts. */
 
@@ -45,13 +46,7 @@ export const keyScopes = () =>
     );
 
 const labelOption = (description = 'only sandboxes with this label; may be repeated, all must match') =>
-  new Option('--label <name=value>', description).argParser(
-    (text: string, labels: Record<string, string> | undefined) => {
-      const at = text.indexOf('=');
-      if (at < 1) throw new InvalidArgumentError('It must be like team=ml.');
-      return { ...labels, [text.slice(0, at)]: text.slice(at + 1) };
-    },
-  );
+  new Option('--label <name=value>', description).argParser(addLabel);
 
 export const keyLabel = () => labelOption().default({}, 'all sandboxes');
 export const memberLabel = () => labelOption();

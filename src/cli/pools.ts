@@ -1,4 +1,4 @@
-import { Command, InvalidArgumentError } from 'commander';
+import { Command } from 'commander';
 import { readFileSync } from 'node:fs';
 import { ExplainedError } from '../lib/explained-error.js';
 import type { Page } from '../lib/page.js';
@@ -8,6 +8,7 @@ import { print } from './command.js';
 import { common, OperatorCommand } from './operator-command.js';
 import { json, wide } from './options.js';
 import { table } from './table.js';
+import { jsonObject, objectIn, wholeNumber } from './values.js';
 
 interface PoolOptions extends ClientOptions {
   json?: true;
@@ -152,26 +153,6 @@ function readFile(path: string): object {
   const found = objectIn(text);
   if (!found) throw new ExplainedError(`${path === '-' ? 'the input' : path} has no JSON object`);
   return found;
-}
-
-function objectIn(text: string): object | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function jsonObject(text: string): object {
-  const found = objectIn(text);
-  if (!found) throw new InvalidArgumentError('It must be a JSON object, such as {"enabled": false}.');
-  return found;
-}
-
-function wholeNumber(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
-  return Number(text);
 }
 
 function most(text: string): number | 'none' {

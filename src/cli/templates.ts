@@ -15,6 +15,7 @@ import { print } from './command.js';
 import { common, OperatorCommand } from './operator-command.js';
 import { json, wide } from './options.js';
 import { table } from './table.js';
+import { addLabel, jsonObject, wholeNumber } from './values.js';
 import { packContext } from './template-context.js';
 import { followLog, type LogEvent } from './template-log.js';
 
@@ -66,8 +67,8 @@ function buildCommand(env: NodeJS.ProcessEnv): Command {
       name,
     )
     .option('-f, --file <path>', 'the Dockerfile, in the context', 'Dockerfile')
-    .option('--build-arg <NAME=value>', 'a value for ARG, which is not secret; repeatable', pair, {})
-    .option('--label <key=value>', 'a label of the template and its build; repeatable', pair, {})
+    .option('--build-arg <NAME=value>', 'a value for ARG, which is not secret; repeatable', addLabel, {})
+    .option('--label <key=value>', 'a label of the template and its build; repeatable', addLabel, {})
     .option('--vcpus <number>', 'vCPUs of the sandboxes of the build', wholeNumber)
     .option('--memory-mib <number>', 'memory of the sandboxes of the build', wholeNumber)
     .option('--disk-mib <number>', 'disk of the sandboxes of the build', wholeNumber)
@@ -221,26 +222,4 @@ function name(text: string): string {
   if (!parseTemplateName(text))
     throw new InvalidArgumentError('It must be a name and a tag, such as agent:1.');
   return text;
-}
-
-function pair(text: string, before: Record<string, string>): Record<string, string> {
-  const at = text.indexOf('=');
-  if (at < 1) throw new InvalidArgumentError('It must be a name, "=" and a value.');
-  return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
-}
-
-function jsonObject(text: string): object {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    value = undefined;
-  }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  throw new InvalidArgumentError('It must be a JSON object, such as {"enabled": false}.');
-}
-
-function wholeNumber(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
-  return Number(text);
 }

@@ -48,7 +48,7 @@ test('sandkeep budgets creates, shows, changes, lists and deletes budgets', asyn
 test('sandkeep budgets names what is wrong', async () => {
   expectRefused(await budgets('set', 'x'), 'a new budget needs a limit');
   expectRefused(await budgets('set', 'x', '--limit', '1'), 'no price book');
-  expectRefused(await budgets('set', 'x', '--limit', '1', ...HOURS, '--label', '=a'), 'such as team=ml');
+  expectRefused(await budgets('set', 'x', '--limit', '1', ...HOURS, '--label', '=a'), 'like team=ml');
   expectRefused(
     await budgets('set', 'x', '--limit', '1', ...HOURS, '--thresholds', '5 0'),
     'such as 50,80,100',
