@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CaptureRefusedError, type Capture } from '../../../src/engine/runtime.js';
 import type { Client } from '../../support/client.js';
+import { startWithLostCaptures } from '../../support/lost-captures.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest, startTestService, type TestService } from '../../support/service.js';
@@ -209,29 +210,11 @@ test('a fork of one organization does not stop that of another', async () => {
 test.each(['before', 'after'] as const)(
   'a worker that ends %s the engine has captured the disk leaves the rest to its successor',
   async (moment) => {
-    const none = new Promise<void>(() => undefined);
-    let captures = 0;
-    const onCapture = async () => {
-      captures += 1;
-      if (moment === 'before') await none;
-    };
-    const first = await startForTest({ simulated: { onCapture }, settings: { stopGraceMs: 0 } });
+    const { service: first, captured } = await startWithLostCaptures(moment);
     const owner = await first.newOrg();
     const id = await start(owner, 'survives');
-    if (moment === 'after') {
-      // The record of its completion never comes.
-      const { snapshots } = first.runtime;
-      const made = snapshots!.capture.bind(snapshots);
-      snapshots!.capture = async (...call) => {
-        await made(...call);
-        return new Promise(() => undefined);
-      };
-    }
     const { body } = await fork(owner, id, { count: 3 });
-    await until(
-      () => Promise.resolve(captures),
-      (count) => count === 1,
-    );
+    await captured();
     await first.stopWorker();
     expect((await owner.get(`/v1/sandboxes/${body.sandboxes[0].id}`)).body.status).toBe('starting');
     const second = await startForTest({ beside: first, sameEngine: true, settings: { stopGraceMs: 0 } });

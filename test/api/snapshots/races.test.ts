@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SimulatedRuntime } from '../../../src/engines/simulated/runtime.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import type { Client } from '../../support/client.js';
+import { startWithLostCaptures } from '../../support/lost-captures.js';
 import { until } from '../../support/polling.js';
 import { startForTest, startTestService, type TestService } from '../../support/service.js';
 import { ended, startSmall } from '../../support/snapshots.js';
@@ -78,29 +79,11 @@ test('a deletion beside a create, and a destroy beside a snapshot, leave an ende
 test.each(['before', 'after'] as const)(
   'a worker that ends %s the engine has made a snapshot leaves the rest to its successor',
   async (moment) => {
-    const none = new Promise<void>(() => undefined);
-    let captures = 0;
-    const onCapture = async () => {
-      captures += 1;
-      if (moment === 'before') await none;
-    };
-    const first = await startForTest({ simulated: { onCapture }, settings: { stopGraceMs: 0 } });
+    const { service: first, captured } = await startWithLostCaptures(moment);
     const owner = await first.newOrg();
     const id = await startSmall(owner, 'survives');
-    if (moment === 'after') {
-      // The record of its completion never comes.
-      const { snapshots } = first.runtime;
-      const made = snapshots!.capture.bind(snapshots);
-      snapshots!.capture = async (...call) => {
-        await made(...call);
-        return new Promise(() => undefined);
-      };
-    }
     const { body } = await ask(owner, id, 'survives');
-    await until(
-      () => Promise.resolve(captures),
-      (count) => count === 1,
-    );
+    await captured();
     await first.stopWorker();
     const second = await startForTest({ beside: first, sameEngine: true, settings: { stopGraceMs: 0 } });
     expect(await ended(owner, body.id)).toMatchObject({ error: null, status: 'succeeded' });
