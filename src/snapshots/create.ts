@@ -1,3 +1,4 @@
+import { readerOf } from '../access/reader.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceSnapshot } from '../db/changes.js';
@@ -13,7 +14,7 @@ import { withKeyLabels } from '../sandboxes/admission/key-labels.js';
 import { lockSandbox } from '../sandboxes/queries.js';
 import { NAME_RULE, SANDBOX_NAME } from '../spec/names.js';
 import { presentOperation } from './present.js';
-import { findSnapshot, insertSnapshot, readerOf } from './queries.js';
+import { findSnapshot, insertSnapshot } from './queries.js';
 import type { CreateSnapshotRequest, SnapshotOperation } from './schema.js';
 import { refuseUnfinished, sourceOf } from './source.js';
 import { refuseWithoutSnapshots } from './supported.js';

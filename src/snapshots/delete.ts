@@ -1,3 +1,4 @@
+import { readerOf } from '../access/reader.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
@@ -8,7 +9,7 @@ import { inWrite } from '../idempotency/write.js';
 import { addMillis, shortInstant, type Instant } from '../lib/instant.js';
 import { endAccruals } from '../volumes/accrual-queries.js';
 import { failSnapshot } from './fail.js';
-import { findSnapshot, readerOf, updateSnapshot, type SnapshotKey, type SnapshotRow } from './queries.js';
+import { findSnapshot, updateSnapshot, type SnapshotKey, type SnapshotRow } from './queries.js';
 import { TRANSITIONS } from './state.js';
 
 /**

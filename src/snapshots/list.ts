@@ -1,4 +1,5 @@
 import type { Caller } from '../access/caller.js';
+import { readerOf } from '../access/reader.js';
 import type { Context } from '../context.js';
 import { ApiError } from '../http/errors.js';
 import { readCursor, readLabels } from '../http/parameters.js';
@@ -11,7 +12,6 @@ import {
   isComplete,
   listCandidates,
   listSnapshots,
-  readerOf,
   type CandidateRow,
   type CompleteSnapshot,
   type SnapshotKey,

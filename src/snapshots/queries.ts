@@ -1,3 +1,4 @@
+import type { Reader } from '../access/reader.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
@@ -64,22 +65,6 @@ export const COLUMNS = `org_id, id, purpose, fork_count, name, labels, status, r
   shared_bytes, digest, content_digest, error_code, error_message, created_at, updated_at, completed_at, purge_at`;
 
 type Row = SnapshotRow & Record<string, unknown>;
-
-/** A key that is narrowed to labels sees the snapshots with all of them. Empty: those of the organization. */
-export interface Reader {
-  orgId: string;
-  labels: Readonly<Record<string, string>>;
-}
-
-export function readerOf({
-  orgId,
-  access,
-}: {
-  orgId: string;
-  access: { labels: Readonly<Record<string, string>> };
-}): Reader {
-  return { orgId, labels: access.labels };
-}
 
 export type SnapshotKey = { id: string } | { name: string };
 

@@ -1,3 +1,4 @@
+import { readerOf } from '../access/reader.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { violatedConstraint } from '../db/pool.js';
@@ -5,7 +6,7 @@ import { ApiError } from '../http/errors.js';
 import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import { presentSnapshot } from './present.js';
-import { findSnapshot, isComplete, readerOf, updateSnapshot, type CompleteSnapshot } from './queries.js';
+import { findSnapshot, isComplete, updateSnapshot, type CompleteSnapshot } from './queries.js';
 import type { SnapshotResponse } from './schema.js';
 import { TRANSITIONS } from './state.js';
 

@@ -50,6 +50,18 @@ export async function lockSnapshot(
   return rows[0];
 }
 
+/** Undefined: it is forgotten. */
+export async function getOutcome(
+  sql: Sql,
+  { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>,
+): Promise<Pick<SnapshotRow, 'status' | 'error_code' | 'error_message'> | undefined> {
+  const { rows } = await sql.query<SnapshotRow & Record<string, unknown>>(
+    'select status, error_code, error_message from snapshots where org_id = $1 and id = $2',
+    [org_id, id],
+  );
+  return rows[0];
+}
+
 export async function lockDueSnapshots(
   tx: Sql,
   engineId: string,

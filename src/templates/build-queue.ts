@@ -13,9 +13,10 @@ import { runBuild } from './build/run-build.js';
 import { removeBuildSandbox } from './build/sandbox.js';
 import { endBuild, TIMED_OUT, type BuildFailure } from './end.js';
 import { lockTemplate, updateTemplate, type TemplateRow } from './queries.js';
+import { TIMEOUT_SECS } from './read-request.js';
 import { TRANSITIONS } from './state.js';
 import { succeedBuild } from './succeed.js';
-import { interruptedBuilds, leftSandboxes, nextOfEach } from './work-queries.js';
+import { endedAmong, interruptedBuilds, leftSandboxes, nextOfEach } from './work-queries.js';
 
 /** A build costs the service the reading of its output and the copying of its context. */
 export const BUILDS_AT_ONCE = { total: 4, each: 1 };
@@ -69,6 +70,9 @@ export class BuildQueue {
       );
     }
     await this.abortCancelled();
+    // An organization whose latest build began earlier is the first all the same.
+    const prunedAt = performance.now() - TIMEOUT_SECS.max * 1000;
+    for (const [id, at] of this.lastBegun) if (at <= prunedAt) this.lastBegun.delete(id);
     const begunAt = ({ org_id }: TemplateRow) => this.lastBegun.get(org_id) ?? 0;
     const rows = await nextOfEach(pool, runtime.engineId, this.ids);
     for (const row of rows.toSorted((a, b) => begunAt(a) - begunAt(b))) this.begin(term, row);
@@ -112,13 +116,7 @@ export class BuildQueue {
   }
 
   private async abortCancelled(): Promise<void> {
-    for (const [id, { abort }] of this.busy) {
-      const { rows } = await this.ctx.pool.query<{ status: string }>(
-        'select status from templates where id = $1',
-        [id],
-      );
-      if (rows[0]?.status !== 'building' && rows[0]?.status !== 'queued') abort('cancelled');
-    }
+    for (const id of await endedAmong(this.ctx.pool, this.ids)) this.busy.get(id)?.abort('cancelled');
   }
 
   private async run(term: Term, queued: TemplateRow, signal: AbortSignal): Promise<void> {

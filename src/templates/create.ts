@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream';
 import type { Caller } from '../access/caller.js';
+import { readerOf } from '../access/reader.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { announceTemplate } from '../db/changes.js';
@@ -128,15 +129,14 @@ async function insert(
     );
   }
   const { name, tag } = request;
-  const key_labels = caller.access.labels;
-  await refuseTakenTag(tx, { orgId, labels: key_labels }, name, tag);
+  await refuseTakenTag(tx, readerOf(caller), name, tag);
   const row = await insertTemplate(tx, {
     org_id: orgId,
     id,
     name,
     tag,
     labels: request.labels,
-    key_labels,
+    key_labels: caller.access.labels,
     dockerfile: received.dockerfile,
     build_args: request.buildArgs,
     sandbox: request.sandbox,
@@ -163,10 +163,10 @@ async function insert(
 }
 
 /** The snapshot of a template is on one engine. */
-async function workerOf(ctx: Context, tx: Sql, { orgId, access }: Caller, base: string): Promise<string> {
+async function workerOf(ctx: Context, tx: Sql, caller: Caller, base: string): Promise<string> {
   if (!isTemplateBase(base)) return ctx.runtime.engineId;
   const { name, tag } = parseTemplateBase(base)!;
-  const found = await findNamed(tx, { orgId, labels: access.labels }, name, tag);
+  const found = await findNamed(tx, readerOf(caller), name, tag);
   if (!found || found.runtime !== ctx.runtime.name) {
     throw new ApiError('template_not_found', `FROM: there is no template "${name}:${tag}"`, {
       field: 'dockerfile',

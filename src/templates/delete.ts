@@ -1,3 +1,4 @@
+import { readerOf } from '../access/reader.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Context } from '../context.js';
@@ -8,7 +9,6 @@ import type { Writer } from '../idempotency/keyed.js';
 import { inWrite } from '../idempotency/write.js';
 import type { Instant } from '../lib/instant.js';
 import { endBuild } from './end.js';
-import { readerOf } from './follow-log.js';
 import { deleteLayersOf } from './layer-queries.js';
 import { findTemplate, updateTemplate, type TemplateRow } from './queries.js';
 import { TRANSITIONS } from './state.js';

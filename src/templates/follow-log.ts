@@ -1,17 +1,18 @@
 import type { FastifyReply } from 'fastify';
 import type { Caller } from '../access/caller.js';
+import { readerOf } from '../access/reader.js';
 import type { Context } from '../context.js';
 import type { PacedSteps } from '../fairness/paced-steps.js';
 import { ApiError, badParameter } from '../http/errors.js';
 import { IDLE_MARK, RETRY, StreamLimit, withIdleMarks } from '../http/sse.js';
 import { shortInstant } from '../lib/instant.js';
-import { sleep } from '../lib/sleep.js';
 import type { Settings } from '../settings.js';
 import { readLog, type LogPiece } from './log-queries.js';
 import { findTemplate } from './queries.js';
 import { hasEnded } from './state.js';
+import { untilChanged } from './until-changed.js';
 
-/** A notification gets lost while the database connection is down. */
+/** Followers are many. */
 const LOOK_EVERY_MS = 1_000;
 const PIECES = 64;
 
@@ -60,9 +61,10 @@ export class BuildFollowers {
         else yield await this.steps.step(caller.orgId, () => item.list.map(render).join(''));
       }
     } catch (error) {
-      if (!signal.aborted)
+      if (!signal.aborted) {
         ctx.log.error({ err: error, templateId: id }, 'following the log of a build failed');
-      return;
+        return;
+      }
     }
     if (ctx.stopping.aborted) yield RETRY;
   }
@@ -77,29 +79,18 @@ async function* pieces(
   signal: AbortSignal,
 ): AsyncIterable<{ list: LogPiece[] } | { status: string }> {
   let after = begin;
-  let wake: () => void = () => undefined;
-  const unsubscribe = ctx.changes.subscribe(id, () => wake(), 'template');
-  try {
-    while (!signal.aborted) {
-      // Subscribed before the reads, so that no change falls between them.
-      const changed = new Promise<void>((resolve) => (wake = resolve));
+  const ref = { orgId: caller.orgId, templateId: id };
+  const change = { id, channel: 'template', signal, everyMs: LOOK_EVERY_MS } as const;
+  for (;;) {
+    const found = await untilChanged(ctx, change, async () => {
       const row = await findTemplate(ctx.pool, readerOf(caller), id);
-      const list = await readLog(ctx.pool, { orgId: caller.orgId, templateId: id }, after, PIECES);
-      if (list.length > 0) {
-        after = list.at(-1)!.position;
-        yield { list };
-        continue;
-      }
-      if (!row || hasEnded(row.status)) {
-        yield { status: row?.status ?? 'cancelled' };
-        return;
-      }
-      const pause = new AbortController();
-      await Promise.race([changed, sleep(LOOK_EVERY_MS, AbortSignal.any([signal, pause.signal]))]);
-      pause.abort();
-    }
-  } finally {
-    unsubscribe();
+      const list = await readLog(ctx.pool, ref, after, PIECES);
+      if (list.length > 0) return { list };
+      return !row || hasEnded(row.status) ? { status: row?.status ?? 'cancelled' } : undefined;
+    });
+    yield found;
+    if ('status' in found) return;
+    after = found.list.at(-1)!.position;
   }
 }
 
@@ -112,11 +103,4 @@ function readPosition(text: string | undefined): number {
   if (!/^\d{1,9}$/.test(text))
     throw badParameter('last-event-id', 'last-event-id must be the id of an event of this log');
   return Number(text);
-}
-
-export function readerOf({ orgId, access }: Caller): {
-  orgId: string;
-  labels: Readonly<Record<string, string>>;
-} {
-  return { orgId, labels: access.labels };
 }

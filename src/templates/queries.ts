@@ -1,3 +1,4 @@
+import type { Reader } from '../access/reader.js';
 import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
@@ -87,12 +88,6 @@ const WITH_SIZE = 'templates t left join snapshots p on p.org_id = t.org_id and 
 
 type Row<T> = T & Record<string, unknown>;
 type Ref = Pick<TemplateRow, 'org_id' | 'id'>;
-
-/** A key that is narrowed to labels sees the templates with all of them. */
-export interface Reader {
-  orgId: string;
-  labels: Readonly<Record<string, string>>;
-}
 
 const SEEN = 't.org_id = $1 and t.labels @> $2::jsonb and t.removed_at is null';
 

@@ -1,6 +1,7 @@
+import type { Reader } from '../access/reader.js';
 import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
-import { findNamed, type Reader } from './queries.js';
+import { findNamed } from './queries.js';
 
 /** A build of a key that is narrowed to labels takes no tag from a template that the key does not see. */
 export async function refuseTakenTag(sql: Sql, reader: Reader, name: string, tag: string): Promise<void> {

@@ -35,6 +35,16 @@ export async function interruptedBuilds(
   return rows;
 }
 
+/** Those of the builds that have ended. */
+export async function endedAmong(sql: Sql, ids: readonly string[]): Promise<string[]> {
+  const { rows } = await sql.query<{ id: string }>(
+    `select b.id from unnest($1::uuid[]) b (id) where not exists (
+       select from templates t where t.id = b.id and t.status in ('queued', 'building'))`,
+    [ids],
+  );
+  return rows.map(({ id }) => id);
+}
+
 /** Ended builds whose sandbox may still be there. */
 export async function leftSandboxes(
   sql: Sql,

@@ -1,10 +1,11 @@
 import { recordEvent } from '../../audit/events/record.js';
 import type { Caller } from '../../access/caller.js';
+import { readerOf } from '../../access/reader.js';
 import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
 import { ApiError } from '../../http/errors.js';
 import type { Step } from '../../registry/step.js';
-import { findSnapshot, isComplete, readerOf, type CompleteSnapshot, type SnapshotKey } from '../queries.js';
+import { findSnapshot, isComplete, type CompleteSnapshot, type SnapshotKey } from '../queries.js';
 import { layoutOf, type Layout } from './layout.js';
 import { archivesOf } from './supported.js';
 

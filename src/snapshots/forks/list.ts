@@ -1,10 +1,10 @@
 import type { Caller } from '../../access/caller.js';
+import { readerOf } from '../../access/reader.js';
 import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { readCursor } from '../../http/parameters.js';
 import type { PageQuery } from '../../http/schema.js';
 import { PAGE_LIMIT, toPage, type Page } from '../../lib/page.js';
-import { readerOf } from '../queries.js';
 import { presentFork, presentWithCopies } from './present.js';
 import { findFork, listCopies, listForks } from './queries.js';
 import type { ForkOperation, ForkSummary } from './schema.js';

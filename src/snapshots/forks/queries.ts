@@ -1,5 +1,6 @@
+import type { Reader } from '../../access/reader.js';
 import type { Sql } from '../../db/pool.js';
-import { COLUMNS, type Reader, type SnapshotPage, type SnapshotRow } from '../queries.js';
+import { COLUMNS, type SnapshotPage, type SnapshotRow } from '../queries.js';
 import type { ForkedSandbox } from './schema.js';
 
 /** The row of an operation that makes copies. */

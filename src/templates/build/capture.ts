@@ -1,8 +1,9 @@
 import { newId } from '../../lib/uuid.js';
 import { createSnapshot } from '../../snapshots/create.js';
+import { getOutcome } from '../../snapshots/work-queries.js';
 import { callerOfBuild, type BuildEnvironment } from './environment.js';
 import { BuildError } from './failure.js';
-import { untilChanged } from './until-changed.js';
+import { untilChanged } from '../until-changed.js';
 
 /** Makes a snapshot of the sandbox that no caller finds. Returns its id. */
 export async function captureBuild(
@@ -17,15 +18,7 @@ export async function captureBuild(
   };
   const { id } = await createSnapshot(ctx, callerOfBuild(row), request, row.id);
   return untilChanged(ctx, { id: row.id, channel: 'template', signal }, async () => {
-    const { rows } = await ctx.pool.query<{
-      status: string;
-      error_code: string | null;
-      error_message: string | null;
-    }>('select status, error_code, error_message from snapshots where org_id = $1 and id = $2', [
-      row.org_id,
-      id,
-    ]);
-    const found = rows[0];
+    const found = await getOutcome(ctx.pool, { org_id: row.org_id, id });
     if (found?.status === 'ready') return id;
     if (found?.status === 'queued' || found?.status === 'in_progress') return undefined;
     throw new BuildError(

@@ -1,5 +1,6 @@
 import { posix } from 'node:path';
 import type { ContextEntry } from '../context/entries.js';
+import { isArchive } from '../dockerfile/archive.js';
 import { DockerfileError } from '../dockerfile/error.js';
 import type { InstructionOf } from '../dockerfile/instruction.js';
 import { isPattern, makeMatcher } from '../dockerfile/patterns.js';
@@ -14,7 +15,6 @@ export interface CopyItem {
 /** The sources of all instructions of a Dockerfile. Each source reads all entries. */
 const MOST_SOURCES = 200;
 const MOST_ITEMS = 100_000;
-const ARCHIVE = /\.(?:tar|tgz|tbz2?|txz|gz|bz2|xz|zst)$/i;
 
 /** `sources`, `target`: with their variables replaced. Throws DockerfileError. */
 export async function planCopy(
@@ -38,7 +38,7 @@ export async function planCopy(
   if (roots.length > 1 && roots.some(isFile) && !endsLikeDirectory) {
     refuse('the destination of several sources ends with "/"');
   }
-  const archive = roots.find((root) => keyword === 'ADD' && isFile(root) && ARCHIVE.test(root.path));
+  const archive = roots.find((root) => keyword === 'ADD' && isFile(root) && isArchive(root.path));
   if (archive) refuse(`"${archive.path}" is an archive: use COPY, and unpack it with RUN`);
   const count = () => {
     if ((budget.items += 1) > MOST_ITEMS) refuse(`a Dockerfile copies at most ${MOST_ITEMS} entries`);

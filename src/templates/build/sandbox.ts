@@ -13,7 +13,7 @@ import { BUILD_USER } from '../create.js';
 import { updateTemplate } from '../queries.js';
 import { callerOfBuild, inBuild, type BuildEnvironment } from './environment.js';
 import { BuildError } from './failure.js';
-import { untilChanged } from './until-changed.js';
+import { untilChanged } from '../until-changed.js';
 
 /** The reconciler stops it when nothing else has removed it. */
 const SPARE_SECS = 300;

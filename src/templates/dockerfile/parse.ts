@@ -1,6 +1,7 @@
 import { DockerfileParser, Run, type Instruction as Parsed } from 'dockerfile-ast';
-import { DockerfileError } from './error.js';
 import { findUnstorable } from '../../lib/storable-text.js';
+import { isArchive } from './archive.js';
+import { DockerfileError } from './error.js';
 import type { Dockerfile, Form, Instruction, Pair } from './instruction.js';
 import { splitWords } from './words.js';
 
@@ -11,7 +12,6 @@ const MOST_HEREDOCS = 50;
 const SHOWN_CHARS = 200;
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
-const ARCHIVE = /\.(?:tar|tgz|tbz2?|txz|gz|bz2|xz|zst)$/i;
 const ONE_HEREDOC = /^<<(-?)(["']?)([A-Za-z_][A-Za-z0-9_]*)\2$/;
 const SUPPORTED =
   'FROM, RUN, COPY, ADD, WORKDIR, ENV, ARG, USER, SHELL, CMD, ENTRYPOINT, LABEL and EXPOSE are supported';
@@ -209,7 +209,7 @@ function copyOf(keyword: 'COPY' | 'ADD', content: string, escape: string): Part 
     if (/^(?:https?|ftp|git):\/\/|^git@/i.test(source)) {
       throw new Refusal('ADD of an address is not supported: download the file with RUN');
     }
-    if (ARCHIVE.test(source)) {
+    if (isArchive(source)) {
       throw new Refusal('ADD of an archive is not supported: use COPY, and unpack it with RUN');
     }
   }
