@@ -18,8 +18,8 @@ export const TIMED_OUT = {
 };
 
 /**
- * Ends the operations that took too long, of every engine: no process may have theirs any more. A capture that goes on
- * is not recorded, and its engine removes what it made.
+ * Ends the operations that took too long, of every engine: no process may have theirs any more. A capture that
+ * continues is not recorded, and its engine removes its result.
  */
 export async function failOverdueSnapshots(ctx: WorkerContext): Promise<void> {
   const before = addMillis(ctx.now(), -(LONGEST_CAPTURE_MS + MARGIN_MS));

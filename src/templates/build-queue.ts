@@ -35,8 +35,8 @@ interface Busy {
 }
 
 /**
- * Carries out the builds of an engine, in a term of its lease. A build is of one process: it does not go on in the next
- * one, which ends it.
+ * Carries out the builds of an engine, in a term of its lease. A build belongs to one process, and the next process
+ * ends it.
  */
 export class BuildQueue {
   private readonly slots = new Slots(BUILDS_AT_ONCE);
@@ -70,7 +70,7 @@ export class BuildQueue {
       );
     }
     await this.abortCancelled();
-    // An organization whose latest build began earlier is the first all the same.
+    // No build takes longer. A forgotten organization is served first, as the oldest entry would be.
     const prunedAt = performance.now() - TIMEOUT_SECS.max * 1000;
     for (const [id, at] of this.lastBegun) if (at <= prunedAt) this.lastBegun.delete(id);
     const begunAt = ({ org_id }: TemplateRow) => this.lastBegun.get(org_id) ?? 0;

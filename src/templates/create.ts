@@ -74,7 +74,10 @@ function checkBuild(
     const declared = argNames(parsed);
     const unknown = Object.keys(buildArgs).find((name) => !declared.has(name));
     if (unknown !== undefined) {
-      throw badParameter('build_args', `build_args: the Dockerfile has no "ARG ${unknown.slice(0, 80)}"`);
+      throw badParameter(
+        'build_args',
+        `build_args: the Dockerfile has no "ARG ${unknown.slice(0, 80)}": add it, or leave the value out`,
+      );
     }
     const base = baseOf(parsed, new Map(Object.entries(buildArgs)));
     const { line } = parsed.instructions.find(({ type }) => type === 'from')!;

@@ -12,7 +12,7 @@ import { findTemplate } from './queries.js';
 import { hasEnded } from './state.js';
 import { untilChanged } from './until-changed.js';
 
-/** Followers are many. */
+/** Each follower reads the log once in this time, also without a change. */
 const LOOK_EVERY_MS = 1_000;
 const PIECES = 64;
 

@@ -8,7 +8,7 @@ import { overdueBuilds } from './work-queries.js';
 
 /** The process with the engine ends them earlier. */
 const MARGIN_MS = 60_000;
-/** A build waits for so long for a process that serves its engine. */
+/** The longest wait of a build for a process that serves its engine. */
 const LONGEST_AWAY_MS = 60 * 60_000;
 const BATCH = 100;
 

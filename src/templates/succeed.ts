@@ -19,7 +19,7 @@ export async function succeedBuild(
   await inBuild(env, async (tx, row) => {
     const { org_id: orgId, id, name, tag, steps, key_labels: labels } = row;
     const snapshot = await lockReady(tx, { org_id: orgId, id: snapshotId });
-    if (!snapshot) throw new BuildError('cancelled', 'the disk of the build was deleted');
+    if (!snapshot) throw new BuildError('cancelled', 'the disk of the build was deleted: repeat the request');
     // Serializes the builds of one tag.
     await lockQuotas(tx, orgId, 'exclusive');
     const at = ctx.now();

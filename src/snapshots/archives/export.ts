@@ -31,7 +31,10 @@ export async function exportSnapshot(
   const needs = (bytes: number) => ctx.disk.check('engine', bytes);
   const image = await archivesOf(ctx.runtime).open({ orgId, snapshotId: id }, { step, signal, needs });
   if (!image) {
-    throw new ApiError('snapshot_not_found', 'the engine has no data of the snapshot any more');
+    throw new ApiError(
+      'snapshot_not_found',
+      'the engine has no data of the snapshot any more: make it again',
+    );
   }
   const layout = layoutOf(row, image);
   await inTransaction(ctx.pool, async (tx) =>

@@ -7,7 +7,7 @@ import { failSnapshot } from '../fail.js';
 import { lockLostImports } from './import-queries.js';
 
 export const RENEW_EVERY_MS = 5_000;
-/** An import that was not renewed for so long has lost its process. */
+/** An import without a renewal in this time has lost its process. */
 const LOST_AFTER_MS = 30_000;
 
 /** Ends the imports of processes that were killed. The engine is swept like after any failure. */

@@ -86,14 +86,14 @@ async function targetOf(
   return { path: target, isDirectory: found !== undefined && kindOf(found) === 'directory' };
 }
 
-/** A file or a link with the path is replaced. A directory is none. */
+/** Removes a file or a link with the path. Throws for a directory. */
 async function makeWay(files: GuestFiles, path: string, { line }: CopyStep): Promise<void> {
   const found = await statIfThere(files, path, { follow: false });
   if (!found) return;
   if (kindOf(found) === 'directory') {
     throw new BuildError(
       'step_failed',
-      `${path} is a directory of the sandbox: a file cannot replace it`,
+      `${path} is a directory of the sandbox: a file cannot replace it, choose another destination or remove it by RUN`,
       line,
     );
   }

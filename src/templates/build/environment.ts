@@ -11,7 +11,7 @@ import type { BuildLog } from './log.js';
 /** Why a build ends early. */
 export type AbortReason = 'cancelled' | 'timed_out' | 'interrupted';
 
-/** One build. */
+/** A build in progress, for its parts. */
 export interface BuildEnvironment {
   ctx: WorkerContext;
   sessions: OpenSessions;

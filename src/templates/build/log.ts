@@ -4,7 +4,7 @@ import { announceTemplate } from '../../db/changes.js';
 import { toStorable } from '../../lib/storable-text.js';
 import { insertLog, type BuildSource, type LogPiece } from '../log-queries.js';
 
-/** The log of a build has so much. The build reads the output that follows, and drops it. */
+/** The most bytes of a log. The build reads the output that follows, and drops it. */
 export const MOST_LOG_BYTES = 4 * 1024 * 1024;
 /** The charge for a row beside its text: a command may alternate between its streams with each byte. */
 const ROW_BYTES = 256;
@@ -12,7 +12,7 @@ const PIECE_CHARS = 16 * 1024;
 const FLUSH_EVERY_MS = 200;
 const MOST_PENDING = 256;
 
-/** The log of a build, in the store. Nothing waits for it but its end. */
+/** Writes the log of a build to the store. Only the end of the build waits for it. */
 export class BuildLog {
   private position = 0;
   private bytes = 0;

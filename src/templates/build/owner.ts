@@ -18,13 +18,18 @@ export async function readOwner(files: GuestFiles, text: string | null): Promise
   let gid = uid;
   if (uid === undefined) {
     const account = (await accounts('/etc/passwd')).get(user);
-    if (!account) throw new Error(`the user "${user.slice(0, 80)}" is not in /etc/passwd of the sandbox`);
+    if (!account)
+      throw new Error(
+        `the user "${user.slice(0, 80)}" is not in /etc/passwd of the sandbox: add it by RUN, or use a number`,
+      );
     ({ uid, gid } = account);
   }
   if (group !== undefined) {
     gid = NUMBER.test(group) ? Number(group) : (await accounts('/etc/group')).get(group)?.uid;
     if (gid === undefined)
-      throw new Error(`the group "${group.slice(0, 80)}" is not in /etc/group of the sandbox`);
+      throw new Error(
+        `the group "${group.slice(0, 80)}" is not in /etc/group of the sandbox: add it by RUN, or use a number`,
+      );
   }
   return { uid, gid: gid ?? uid };
 }

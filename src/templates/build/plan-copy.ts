@@ -29,7 +29,8 @@ export async function planCopy(
   if (entries.size === 0) refuse('there is no context: send it as an archive of tar');
   const found: ContextEntry[][] = [];
   for (const source of sources) {
-    if ((budget.sources += 1) > MOST_SOURCES) refuse(`a Dockerfile has at most ${MOST_SOURCES} sources`);
+    if ((budget.sources += 1) > MOST_SOURCES)
+      refuse(`a Dockerfile has at most ${MOST_SOURCES} sources: copy directories`);
     found.push(await findSource(source, entries, turn, refuse));
   }
   const roots = found.flat();
@@ -41,7 +42,8 @@ export async function planCopy(
   const archive = roots.find((root) => keyword === 'ADD' && isFile(root) && isArchive(root.path));
   if (archive) refuse(`"${archive.path}" is an archive: use COPY, and unpack it with RUN`);
   const count = () => {
-    if ((budget.items += 1) > MOST_ITEMS) refuse(`a Dockerfile copies at most ${MOST_ITEMS} entries`);
+    if ((budget.items += 1) > MOST_ITEMS)
+      refuse(`a Dockerfile copies at most ${MOST_ITEMS} entries: copy each of them once`);
   };
   // A directory that is named twice is copied once.
   const contents = new Map<string, CopyItem[]>();
@@ -96,14 +98,17 @@ async function findSource(
     const prefix = `${path}/`;
     let isThere = false;
     await inTurns(entries.keys(), turn, (one) => (isThere ||= one.startsWith(prefix)));
-    return isThere ? [directory(path)] : refuse(`"${source}" is not in the context`);
+    return isThere
+      ? [directory(path)]
+      : refuse(`"${source}" is not in the context: check the path and .dockerignore`);
   }
   const matches = matcherOf(path, refuse);
   const found: ContextEntry[] = [];
   await inTurns(entries.values(), turn, (entry) => {
     if (matches(entry.path)) found.push(entry);
   });
-  if (found.length === 0) refuse(`"${source}" matches nothing in the context`);
+  if (found.length === 0)
+    refuse(`"${source}" matches nothing in the context: check the path and .dockerignore`);
   return turn(() => found.toSorted((a, b) => (a.path < b.path ? -1 : 1)));
 }
 

@@ -88,7 +88,7 @@ export async function planBuild(
     switch (one.type) {
       case 'from':
         args = new Map();
-        // Otherwise a template on a template on a template would have more and more.
+        // A chain of templates has the bound of one Dockerfile.
         at(one, () => expander.count(JSON.stringify([config.env, config.labels, config.exposed])));
         break;
       case 'arg':
@@ -173,7 +173,7 @@ function split(entry: string): [string, string] {
   return index === -1 ? [entry, ''] : [entry.slice(0, index), entry.slice(index + 1)];
 }
 
-/** Adds the line to the messages of `expandWord`. */
+/** Adds the line to messages of the expander. */
 function at<T>({ line }: Pick<Instruction, 'line'>, work: () => T): T {
   try {
     return work();

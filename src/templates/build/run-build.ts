@@ -119,7 +119,10 @@ async function begin(env: BuildEnvironment, sandbox: CurrentSandbox, from: strin
     const { org_id: orgId, key_labels: labels } = row;
     const found = await findNamed(ctx.pool, { orgId, labels }, name, tag);
     if (!found?.snapshot_id || !found.image_config || !found.config || found.worker_id !== row.worker_id) {
-      throw new BuildError('template_not_found', `FROM: there is no template "${name}:${tag}" any more`);
+      throw new BuildError(
+        'template_not_found',
+        `FROM: there is no template "${name}:${tag}" any more: name another one`,
+      );
     }
     const { snapshot_id: snapshotId, image_config: image, config } = found;
     return { start: { snapshotId }, digest: `snapshot ${snapshotId}`, image, config };
@@ -127,7 +130,8 @@ async function begin(env: BuildEnvironment, sandbox: CurrentSandbox, from: strin
   const start = { image: from };
   const { id, imageDigest } = await sandbox.get(start);
   const found = await ctx.runtime.snapshots?.imageConfig(id);
-  if (!found) throw new BuildError('sandbox_failed', 'the sandbox of the build was deleted');
+  if (!found)
+    throw new BuildError('sandbox_failed', 'the sandbox of the build was deleted: repeat the request');
   const { env: variables, user, workdir } = found;
   return { start, digest: imageDigest, image: { env: variables, user, workdir } };
 }

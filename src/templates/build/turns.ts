@@ -1,7 +1,7 @@
 /** Does work when others have had their time, and throws once the build has been aborted. */
 export type Turn = <T>(work: () => T) => Promise<T>;
 
-/** The event loop does nothing else meanwhile. */
+/** The longest turn: the event loop does nothing else meanwhile. */
 const LONGEST_MS = 1;
 export const MOST_ITEMS_OF_TURN = 2_048;
 

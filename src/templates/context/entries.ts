@@ -78,7 +78,9 @@ export class ContextReader {
     }
     const content = type === 'symlink' ? textOf(entry.target) : '';
     if (content.length > MOST_PATH) {
-      throw new ContextError(`the link "${path}" of the context leads to more than ${MOST_PATH} characters`);
+      throw new ContextError(
+        `the link "${path}" of the context leads to more than ${MOST_PATH} characters: leave it out`,
+      );
     }
     const made = { path, type, mode: mode & 0o7777, size, position, content };
     this.entries.set(path, made);
@@ -107,11 +109,13 @@ function pathOf(latin1: string): string | undefined {
   const parts = text.split('/');
   if (text.length > MOST_PATH) {
     throw new ContextError(
-      `"${text.slice(0, 80)}…" of the context has a path of more than ${MOST_PATH} characters`,
+      `"${text.slice(0, 80)}…" of the context has a path of more than ${MOST_PATH} characters: leave it out`,
     );
   }
   if (text.startsWith('/') || parts.includes('..') || text.includes('\0')) {
-    throw new ContextError(`"${text.slice(0, 200)}" of the context leads out of it`);
+    throw new ContextError(
+      `"${text.slice(0, 200)}" of the context leads out of it: pack the context from its top`,
+    );
   }
   const path = posix.normalize(text).replace(/\/$/, '');
   return path === '.' || path === '' ? undefined : path;

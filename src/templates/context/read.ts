@@ -27,7 +27,7 @@ export async function openContext(sql: Sql, key: ContextKey): Promise<StoredCont
   const pieceAt = async (position: number): Promise<Buffer> => {
     if (latest?.position === position) return latest.bytes;
     const bytes = await readPiece(sql, key, position);
-    if (!bytes) throw new ContextError('the context of the build is gone');
+    if (!bytes) throw new ContextError('the context of the build is gone: repeat the request');
     latest = { position, bytes };
     return bytes;
   };
@@ -38,7 +38,8 @@ export async function openContext(sql: Sql, key: ContextKey): Promise<StoredCont
         const piece = await pieceAt(Math.floor(at / PIECE_BYTES));
         const begin = at % PIECE_BYTES;
         const part = piece.subarray(begin, Math.min(piece.length, begin + position + size - at));
-        if (part.length === 0) throw new ContextError('the context of the build is incomplete');
+        if (part.length === 0)
+          throw new ContextError('the context of the build is incomplete: repeat the request');
         yield part;
         at += part.length;
       }

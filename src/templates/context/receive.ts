@@ -11,7 +11,7 @@ import { ContextError, ContextReader } from './entries.js';
 import { insertPiece, PIECE_BYTES, type ContextKey } from './queries.js';
 
 const MIB = 1024 * 1024;
-/** The archive after gunzip has so much at most. It is in the database until the build ends. */
+/** The most bytes of the archive after gunzip. The database has it until the build ends. */
 export const MOST_CONTEXT_BYTES = 64 * MIB;
 const MOST_TEXT_BYTES = 4 * MOST_DOCKERFILE_BYTES;
 /** A header of an archive, which has its mark. */
@@ -177,7 +177,7 @@ function dockerfileIn(text: string): string {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new ContextError('the body begins like JSON, and is none');
+    throw new ContextError('the body begins like JSON, and is none: send a JSON object, or a Dockerfile');
   }
   if (!isCommands(value)) throw new ContextError(`the body: ${explainFirst(isCommands.errors ?? [])}`);
   const { from, commands } = value;

@@ -7,7 +7,7 @@ import { splitWords } from './words.js';
 
 export const MOST_DOCKERFILE_BYTES = 64 * 1024;
 export const MOST_INSTRUCTIONS = 200;
-/** The parser reads the rest of the file for each. */
+/** For each heredoc the parser reads the file to its end. */
 const MOST_HEREDOCS = 50;
 const SHOWN_CHARS = 200;
 
@@ -22,18 +22,27 @@ type Part = WithoutPlace<Instruction>;
 /** Throws DockerfileError. */
 export function parseDockerfile(text: string): Dockerfile {
   if (Buffer.byteLength(text) > MOST_DOCKERFILE_BYTES) {
-    throw new DockerfileError(1, `it has more than ${MOST_DOCKERFILE_BYTES} bytes`);
+    throw new DockerfileError(
+      1,
+      `it has more than ${MOST_DOCKERFILE_BYTES} bytes: put scripts into files of the context`,
+    );
   }
-  if (text.includes('\0')) throw new DockerfileError(1, 'it has a NUL character: it is no text');
+  if (text.includes('\0')) throw new DockerfileError(1, 'it has a NUL character: send a text in UTF-8');
   if (text.split('<<').length - 1 > MOST_HEREDOCS) {
-    throw new DockerfileError(1, `it has "<<" more than ${MOST_HEREDOCS} times`);
+    throw new DockerfileError(
+      1,
+      `it has "<<" more than ${MOST_HEREDOCS} times: put texts into files of the context`,
+    );
   }
   const file = DockerfileParser.parse(text.replaceAll('\r\n', '\n'));
   const escape = file.getEscapeCharacter();
   const parsed = file.getInstructions();
   if (parsed.length > MOST_INSTRUCTIONS) {
     const line = lineOf(parsed[MOST_INSTRUCTIONS]!);
-    throw new DockerfileError(line, `a Dockerfile has at most ${MOST_INSTRUCTIONS} instructions`);
+    throw new DockerfileError(
+      line,
+      `a Dockerfile has at most ${MOST_INSTRUCTIONS} instructions: join some, or begin with a template`,
+    );
   }
   const instructions = parsed.map((one) => instructionOf(one, escape));
   checkOrder(instructions);
@@ -94,7 +103,7 @@ function joinLines(text: string, escape: string): string {
 }
 
 function partOf(keyword: string, content: string, how: { escape: string; heredoc: boolean }): Part {
-  if (content === '') throw new Refusal(`${keyword} has no arguments`);
+  if (content === '') throw new Refusal(`${keyword} has no arguments: add them, or remove the line`);
   const words = () => splitWords(content, how.escape);
   switch (keyword) {
     case 'FROM':
@@ -180,7 +189,7 @@ function jsonWords(content: string): string[] | undefined {
     return undefined;
   }
   if (findUnstorable(words) !== undefined)
-    throw new Refusal('a word has U+0000, or half of a surrogate pair');
+    throw new Refusal('a word has U+0000, or half of a surrogate pair: remove it');
   return words;
 }
 
@@ -200,7 +209,7 @@ function copyOf(keyword: 'COPY' | 'ADD', content: string, escape: string): Part 
   const sources = words.slice(0, -1);
   const target = words.at(-1);
   if (target === undefined || sources.length === 0)
-    throw new Refusal(`${keyword} has a source and a destination`);
+    throw new Refusal(`${keyword} needs a source and a destination`);
   for (const source of sources) {
     if (source.startsWith('<<')) {
       throw new Refusal(`a heredoc of ${keyword} is not supported: put the file into the context`);

@@ -1,9 +1,9 @@
 /** The value of a variable. Undefined: it is not set. */
 export type Lookup = (name: string) => string | undefined;
 
-/** A word with its variables replaced has so much at most. */
+/** The most bytes of a word with its variables replaced. */
 export const MOST_WORD_BYTES = 64 * 1024;
-/** All of them have so much: `ENV A=$A$A` doubles a variable with each instruction. */
+/** The most bytes of all words of a Dockerfile: `ENV A=$A$A` doubles a variable with each instruction. */
 export const MOST_EXPANDED_BYTES = 256 * 1024;
 /** Each variable within the default of another one takes a part of the stack. */
 const MOST_NESTED = 100;
@@ -108,13 +108,13 @@ class Expansion {
       else if (char === this.escape && this.at < this.text.length) value = join(value, this.text[this.at++]!);
       else value = join(value, char);
     }
-    if (end !== '') throw new Error(`a variable has no "${end}" at its end`);
+    if (end !== '') throw new Error(`a variable has no "${end}" at its end: add it`);
     return value;
   }
 
   private literal(): string {
     const end = this.text.indexOf("'", this.at);
-    if (end === -1) throw new Error("a quote has no ' at its end");
+    if (end === -1) throw new Error("a quote has no ' at its end: add it");
     const value = this.text.slice(this.at, end);
     this.at = end + 1;
     return value;
@@ -132,7 +132,7 @@ class Expansion {
         this.at += 1;
       } else value = join(value, char);
     }
-    throw new Error('a quote has no " at its end');
+    throw new Error('a quote has no " at its end: add it');
   }
 
   private variable(): string {
