@@ -58,6 +58,18 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./snapshots/snapshot').then((module) => module.Snapshot),
   },
   {
+    path: '/templates',
+    title: 'Templates',
+    group: 'Compute',
+    scope: 'sandboxes:read',
+    load: () => import('./templates/templates').then((module) => module.Templates),
+  },
+  {
+    path: '/templates/:id',
+    title: 'Template',
+    load: () => import('./templates/template').then((module) => module.Template),
+  },
+  {
     path: '/volumes',
     title: 'Volumes',
     group: 'Compute',

@@ -18,6 +18,7 @@ const FOUND_SANDBOXES = 6;
 /** Commands that a session without the scope does not get. */
 const SCOPED: readonly (readonly [title: string, path: string, scope: Scope])[] = [
   ['Create a sandbox', '/sandboxes?create=form', 'sandboxes:write'],
+  ['Create a template', '/templates?create=commands', 'sandboxes:write'],
   ['Create a volume', '/volumes?create=form', 'volumes:write'],
   ['Create a budget', '/budgets?create=form', 'org:admin'],
   ['Create a key', '/keys?create=form', 'keys:write'],

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import { Link, useLocation, useParams } from 'wouter-preact';
+import { Link, useParams } from 'wouter-preact';
 import { announce } from '../lib/announce';
 import { call } from '../lib/api';
 import type { SnapshotResponse } from '../lib/api-types';
@@ -18,11 +18,10 @@ import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
-import { StartFrom } from './start-from';
+import { StartFrom } from '../sandboxes/start-from';
 
 export function Snapshot() {
   const { id } = useParams<{ id: string }>();
-  const [, go] = useLocation();
   const [isStarting, setStarting] = useState(false);
   const { send, problem, isBusy } = useChange();
   const snapshot = useResource(`snapshot:${id}`, (signal) =>
@@ -103,12 +102,10 @@ export function Snapshot() {
             <Facts of={factsOf(data)} />
             {isStarting && (
               <StartFrom
-                of={data}
+                source="snapshot"
+                image={{ type: 'disk_snapshot', id }}
+                labels={data.labels}
                 close={() => setStarting(false)}
-                started={(sandbox) => {
-                  announce(`${sandbox.name} starts.`);
-                  go(`/sandboxes/${sandbox.id}`);
-                }}
               />
             )}
           </>
