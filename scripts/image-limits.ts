@@ -1,5 +1,6 @@
 import { DEFAULT_CONFIG } from '../src/config/options.js';
 import { MAX_DISK_IMAGES } from '../src/engines/microvm/disks/disk-image.js';
+import { MAX_FOLDERS } from '../src/engines/microvm/volumes/open-folders.js';
 import { BASES } from '../src/engines/microvm/images/vm-images.js';
 import { MAX_TREE_BYTES } from '../src/engines/microvm/images/layer-tree.js';
 import { MAX_REFERENCES } from '../src/registry/stored-access.js';
@@ -64,6 +65,7 @@ export const IMAGE_LIMITS = {
       value: bytes(MAX_TREE_BYTES),
       beyond: 'the image is refused',
     },
+    { limit: 'volumes that a microVM mounts', value: number(MAX_FOLDERS), beyond: 'the start fails' },
     { limit: 'disk images of a microVM', value: number(MAX_DISK_IMAGES), beyond: 'the start fails' },
     { limit: 'redirects of a registry', value: number(MAX_REDIRECTS), beyond: 'the start fails' },
   ],

@@ -2,7 +2,8 @@
  * The supervisor of one virtual machine. It outlives the service.
  *
  *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES
- *             --file-mib=N [--restore=FD] [--join=FILE]... -- MONITOR [ARGUMENT...]
+ *             --file-mib=N [--restore=FD] [--join=FILE]... [--share=FD | --share-readonly=FD]... [--server=WORD]...
+ *             -- MONITOR [ARGUMENT...]
  *
  * It works in the directory of the run, which no two supervisors share (a lock), and joins the control groups of each
  * FILE. It starts MONITOR as the user N (monitor.h) with the descriptors below N of --inherited, lets its processors
@@ -10,6 +11,9 @@
  * not for the monitor: the supervisor writes to --changes at each change, and keeps --kept open. It is the other end
  * of the ports of the sandbox: it logs the output (output.h) and the console, each with a bound. It reads every port
  * whatever arrives, as a port without a reader blocks the sandbox. A rate for each port bounds its own work.
+ *
+ * The command of all --server serves the directory FD of each --share to the sandbox (shares.h). The monitor gets the
+ * connection as FD.
  *
  * The service sends lines on the socket supervisor.sock:
  *
@@ -31,6 +35,7 @@
 #include "output.h"
 #include "record.h"
 #include "requests.h"
+#include "shares.h"
 #include <asm/poll.h>
 #include <linux/fcntl.h>
 #include <linux/resource.h>
@@ -265,9 +270,11 @@ __attribute__((noreturn)) static void finish(int status, const struct rusage *us
       if (n == 0) break;
       left -= n;
     }
+  long ended = wall_clock();
+  end_file_servers();
   close_memory();
   if (record.saved) keep_frame();
-  record.ended = record.stopped ? record.stopped : wall_clock();
+  record.ended = record.stopped ? record.stopped : ended;
   record.status = status;
   record.cpu_micros = (use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1000000 + use->ru_utime.tv_usec + use->ru_stime.tv_usec;
   /* The record must say that the run has ended: nothing else does so to the microsecond. */
@@ -280,10 +287,19 @@ __attribute__((noreturn)) static void finish(int status, const struct rusage *us
   leave(0);
 }
 
+static void add_share(long fd, int is_readonly) {
+  if (shares.count == SHARES) fail("read the arguments", -E2BIG);
+  shares.each[shares.count++] = (struct share){.fd = fd, .is_readonly = is_readonly};
+}
+
 static void reap(void) {
+  static const char words[] = "the file server of a volume has ended, and the machine with it\n";
   int status;
   struct rusage use;
   if (call(__NR_wait4, monitor.process, &status, WNOHANG, &use) == monitor.process) finish(status, &use);
+  if (!has_file_server_ended() || is_quitting) return;
+  write_log(&console_log, 2, (const u8 *)words, sizeof words - 1);
+  call(__NR_kill, monitor.process, SIGKILL, 0, 0);
 }
 
 static void take_signals(int signals) {
@@ -365,6 +381,9 @@ __attribute__((used, noreturn)) void start(long *stack) {
     else if ((text = after(*argument, "--inherited="))) monitor.inherited = parse(text);
     else if ((text = after(*argument, "--file-mib="))) monitor.file_mib = parse(text);
     else if ((text = after(*argument, "--log-limit="))) output_log.limit = parse(text);
+    else if ((text = after(*argument, "--share="))) add_share(parse(text), 0);
+    else if ((text = after(*argument, "--share-readonly="))) add_share(parse(text), 1);
+    else if ((text = after(*argument, "--server=")) && shares.words < SERVER_WORDS) shares.command[shares.words++] = text;
     else if ((text = after(*argument, "--join=")) && joins < 16) joined[joins++] = text;
     else fail("read the arguments", -EINVAL);
   }
@@ -392,6 +411,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
   if (restored_from) restore_frame();
   open_log(&console_log);
   open_requests();
+  open_errors();
+  start_file_servers(monitor.given_errors);
   start_monitor();
   /* The monitor has them. */
   for (long fd = 3; fd < monitor.inherited; fd++)

@@ -33,7 +33,7 @@ long listen_at(const char *path, int queue) {
 
 void say_qmp(const char *command) { call(__NR_write, monitor.ends[QMP], command, length(command), 0); }
 
-static void write_score(void) {
+void write_oom_score(void) {
   long fd = call(__NR_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
   if (fd >= 0) call(__NR_write, fd, OOM_SCORE, sizeof OOM_SCORE - 1, 0);
 }
@@ -57,7 +57,7 @@ __attribute__((noreturn)) static void become_monitor(const int given[DESCRIPTORS
   }
   for (int i = 0; i < DESCRIPTORS; i++)
     check("pass a descriptor", call(__NR_dup3, moved[i], monitor.inherited + i, 0, 0));
-  write_score();
+  write_oom_score();
   /* An abstract socket or an address of the machine is out of reach, also where its user could open one. */
   check("leave the network", call(__NR_unshare, CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, 0, 0, 0));
   check("allow its signals", call(__NR_rt_sigprocmask, SIG_SETMASK, &file_too_large, 0, sizeof file_too_large));
@@ -67,6 +67,14 @@ __attribute__((noreturn)) static void become_monitor(const int given[DESCRIPTORS
   /* The supervisor may have died before the kernel knew of its part. */
   if (call(__NR_getppid, 0, 0, 0, 0) != parent) leave(EXIT_NOT_STARTED);
   fail("start the monitor", execute(monitor.command, environment));
+}
+
+void open_errors(void) {
+  int pipe[2];
+  check("open a pipe", call(__NR_pipe2, pipe, O_CLOEXEC, 0, 0));
+  monitor.errors = pipe[0];
+  monitor.given_errors = pipe[1];
+  call(__NR_fcntl, pipe[0], F_SETFL, O_NONBLOCK, 0);
 }
 
 void start_monitor(void) {
@@ -81,14 +89,10 @@ void start_monitor(void) {
   long agent = listen_at("agent.sock", 1);
   check("open the port of the agent", agent);
   given[AGENT] = (int)agent;
-  int pipe[2];
-  check("open a pipe", call(__NR_pipe2, pipe, O_CLOEXEC, 0, 0));
-  monitor.errors = pipe[0];
-  call(__NR_fcntl, pipe[0], F_SETFL, O_NONBLOCK, 0);
   long parent = call(__NR_getpid, 0, 0, 0, 0);
   monitor.process = call(__NR_clone, SIGCHLD, 0, 0, 0);
   check("start a process", monitor.process);
-  if (monitor.process == 0) become_monitor(given, pipe[1], parent);
+  if (monitor.process == 0) become_monitor(given, monitor.given_errors, parent);
   for (int i = 0; i < DESCRIPTORS; i++) call(__NR_close, given[i], 0, 0, 0);
-  call(__NR_close, pipe[1], 0, 0, 0);
+  call(__NR_close, monitor.given_errors, 0, 0, 0);
 }

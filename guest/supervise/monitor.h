@@ -18,7 +18,8 @@ struct monitor {
   long file_mib;   /* the most of a file that it writes */
   char **command;
   int ends[STREAMS]; /* of the supervisor */
-  int errors;        /* what it writes to its standard output and error output */
+  int errors;        /* what it and the file servers write to their standard output and error output */
+  int given_errors;  /* the end of theirs */
   long process;
 };
 
@@ -26,6 +27,12 @@ extern struct monitor monitor;
 
 /* Opens `path` for connections. Returns a negative errno on failure. */
 long listen_at(const char *path, int queue);
+
+/* Opens the pipe of `errors`. */
+void open_errors(void);
+
+/* Of this process and those that it starts. */
+void write_oom_score(void);
 
 /* Starts it with its processors stopped. Exits where that fails. */
 void start_monitor(void);

@@ -17,7 +17,8 @@ interface Facts {
   glibc: string | undefined;
 }
 
-export type Part = 'docker' | 'nftables' | 'iproute2' | 'util-linux' | 'node' | 'qemu' | 'guest-kernel';
+export type Part =
+  'docker' | 'nftables' | 'iproute2' | 'util-linux' | 'node' | 'qemu' | 'virtiofsd' | 'guest-kernel';
 
 const FAMILIES: Readonly<Record<string, SystemKind>> = {
   debian: 'debian',
@@ -41,6 +42,7 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     'util-linux': 'apt-get install util-linux mount',
     node: NODE_24.debian,
     qemu: 'apt-get install --no-install-recommends qemu-system-x86 qemu-utils e2fsprogs',
+    virtiofsd: 'apt-get install virtiofsd (Debian 12 and Ubuntu 22.04: qemu-system-common)',
     'guest-kernel': 'apt-get install linux-image-cloud-amd64 (Debian) or linux-image-virtual (Ubuntu)',
   },
   fedora: {
@@ -50,6 +52,7 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     'util-linux': 'dnf install util-linux',
     node: NODE_24.fedora,
     qemu: 'dnf install qemu-system-x86-core qemu-img e2fsprogs',
+    virtiofsd: 'dnf install virtiofsd',
     'guest-kernel': 'dnf install kernel-core kernel-modules',
   },
   alpine: {
@@ -59,6 +62,7 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     'util-linux': 'apk add util-linux',
     node: 'apk add nodejs',
     qemu: 'apk add qemu-system-x86_64 qemu-img e2fsprogs',
+    virtiofsd: 'apk add virtiofsd',
     'guest-kernel': 'apk add linux-virt',
   },
   macos: {
@@ -68,6 +72,7 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     'util-linux': 'run the service on Linux',
     node: 'brew install node@24 && brew link --overwrite node@24',
     qemu: 'run the service on Linux',
+    virtiofsd: 'run the service on Linux',
     'guest-kernel': 'run the service on Linux',
   },
   other: {
@@ -77,6 +82,7 @@ const COMMANDS: Readonly<Record<SystemKind, Readonly<Record<Part, string>>>> = {
     'util-linux': 'install util-linux with the package manager of the system',
     node: 'install Node 24 (https://nodejs.org/en/download)',
     qemu: 'install QEMU, qemu-img and mke2fs with the package manager of the system',
+    virtiofsd: 'install virtiofsd with the package manager of the system',
     'guest-kernel': 'install a kernel with virtio, erofs and overlay, and name it with --microvm-kernel',
   },
 };

@@ -49,5 +49,6 @@ export const CAPABILITIES = [
   'registry_credentials',
   'disk_snapshots',
   'pause',
+  'pause_with_volumes',
 ] as const;
 export type Capability = (typeof CAPABILITIES)[number];

@@ -84,6 +84,12 @@ export const MountRequest = Variants(
   { title: 'CloudVolumeMount', description: 'A mount to make in the guest.' },
 );
 export type MountRequest = Static<typeof MountRequest>;
+export type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
+
+/** Whether it shows a directory of a volume. */
+export function isVolumeMount<M extends MountRequest>(mount: M): mount is Extract<M, VolumeMountRequest> {
+  return mount.type === 'bind' || mount.type === 'named';
+}
 
 const sharing = {
   options: MountOptions,

@@ -49,6 +49,7 @@ describeMicrovm('sandkeep doctor on virtual machines', () => {
     ]);
     expect(found.get('monitor')!.found).toMatch(/^QEMU \d+\.\d+/);
     expect(found.get('kvm')!.found).toContain('emulated');
+    expect(found.get('volumes')!.found).toMatch(/^virtiofsd \d+\.\d+/);
     for (const { state, remedy } of found.values()) if (state !== 'ok') expect(remedy).toMatch(/\S/);
   });
 

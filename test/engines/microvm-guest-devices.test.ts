@@ -1,5 +1,5 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, truncateSync, writeFileSync } from 'node:fs';
 import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -7,10 +7,6 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import { drive } from '../support/microvm/machine.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
 import { makeFolder, script, startRun } from '../support/microvm/runs.js';
-import { until } from '../support/polling.js';
-
-/** Debian 12 has it beside QEMU, and later releases in a package of its own. */
-const VIRTIOFSD = ['/usr/lib/qemu/virtiofsd', '/usr/libexec/virtiofsd'].find((path) => existsSync(path));
 
 describeMicrovm('the devices of a virtual machine', () => {
   test('mounts disk images by the file systems that they have', async () => {
@@ -78,64 +74,5 @@ describeMicrovm('the devices of a virtual machine', () => {
       'through the gateway',
       '',
     ]);
-  });
-
-  test.runIf(VIRTIOFSD)('show directories of the service as volumes', async () => {
-    const directory = makeFolder();
-    const options = [{}, { readonly: true, noexec: true, nosuid: true, nodev: true }];
-    const devices = options.flatMap((_, index) => {
-      const [source, socket] = [join(directory, `volume${index}`), join(directory, `socket${index}`)];
-      mkdirSync(source, { mode: 0o777 });
-      writeFileSync(join(source, 'run'), '#!/bin/sh\necho from a volume\n', { mode: 0o755 });
-      const server = spawn(VIRTIOFSD!, ['-f', `--socket-path=${socket}`, '-o', `source=${source}`], {
-        stdio: 'ignore',
-      });
-      onTestFinished(() => void server.kill('SIGKILL'));
-      return [
-        ['-chardev', `socket,id=fs${index},path=${socket}`],
-        ['-device', `vhost-user-fs-device,chardev=fs${index},tag=volume${index}`],
-      ].flat();
-    });
-    await until(
-      async () =>
-        Promise.resolve(options.filter((_, index) => !existsSync(join(directory, `socket${index}`)))),
-      (missing) => missing.length === 0,
-    );
-    const mounts = options.map((flags, index): RunSpec['mounts'][number] => ({
-      type: 'named',
-      name: `v${index}`,
-      volumeId: `v${index}`,
-      guest: `/v/${index}`,
-      options: flags,
-    }));
-    const text =
-      'grep " /v/" /proc/mounts | cut -d" " -f1-4; for v in /v/*; do $v/run; echo x >$v/written; done; true';
-    const machine = await startRun(
-      { ...script(text), endsWithCommand: true, mounts },
-      {
-        devices: [
-          [
-            '-object',
-            'memory-backend-memfd,id=memory,size=192M,share=on',
-            '-machine',
-            'memory-backend=memory',
-          ],
-          ['-global', 'virtio-mmio.force-legacy=false'],
-          devices,
-        ].flat(),
-      },
-    );
-    expect(await machine.line('exit')).toBe('exit 0 0');
-    await machine.ended;
-    expect(machine.output.stdout().split('\n')).toEqual([
-      expect.stringMatching(/^volume0 \/v\/0 virtiofs rw,relatime$/),
-      expect.stringMatching(/^volume1 \/v\/1 virtiofs ro,nosuid,nodev,noexec,relatime$/),
-      'from a volume',
-      '',
-    ]);
-    expect(machine.output.stderr()).toMatch(/\/v\/1\/run: (Permission denied|not found)/);
-    expect(machine.output.stderr()).toMatch(/\/v\/1\/written: Read-only file system/);
-    expect(readFileSync(join(directory, 'volume0/written'), 'utf8')).toBe('x\n');
-    expect(existsSync(join(directory, 'volume1/written'))).toBe(false);
   });
 });

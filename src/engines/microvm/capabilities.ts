@@ -1,4 +1,5 @@
 import type { Capability } from '../../spec/capabilities.js';
+import type { MicrovmParts } from './parts.js';
 
 /** Admission refuses by its field what needs another one. docs/microvm.md has the same list. */
 export const CAPABILITIES: readonly Capability[] = [
@@ -20,3 +21,16 @@ export const CAPABILITIES: readonly Capability[] = [
   'secret_env',
   'pause',
 ];
+
+/**
+ * The files of a volume have the owners and the modes that sandboxes give them, and nobody else on the machine reaches
+ * them. So each word of `stat_virtualization` and of `host_permissions` is what a sandbox sees.
+ */
+export function volumeCapabilities({
+  fileServer,
+  volumes,
+}: Pick<MicrovmParts, 'fileServer' | 'volumes'>): Capability[] {
+  if (!fileServer) return [];
+  const caps = volumes.makesDisks ? (['volume_caps'] as const) : [];
+  return ['named_volumes', 'bind_mounts', 'mount_flags', 'stat_virtualization', 'host_permissions', ...caps];
+}

@@ -10,6 +10,7 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import { createPrivateFile } from '../../lib/private-file.js';
 import { newId } from '../../lib/uuid.js';
 import type { ValuesOf } from '../../options/option.js';
+import { explainNoDisks } from '../../volumes/storage/disks/probe-disks.js';
 import { Changes } from './changes.js';
 import { ControlGroups } from './control-groups.js';
 import { ImageUses } from './disks/image-uses.js';
@@ -26,6 +27,8 @@ import { DIRECTORY, placesOf, sandboxesDirectory } from './places.js';
 import { engineBootFiles } from './prepare-boot.js';
 import { MicrovmRuntime } from './runtime.js';
 import { MonitorUsers } from './users.js';
+import { explainNoSharing, findFileServer } from './volumes/file-server.js';
+import { FolderUses } from './volumes/folder-uses.js';
 
 /** Kernels with what the initramfs holds do not start with less. */
 const SMALLEST_MEMORY_MIB = 128;
@@ -77,6 +80,11 @@ export async function connectMicrovm(
     bandwidthMbits: surroundings.bandwidthMbits ?? 0,
     services: surroundings.gateway,
   });
+  const found = await findFileServer();
+  const noSharing = explainNoSharing(found);
+  const noDisks =
+    noSharing ?? (await explainNoDisks(surroundings.volumes.root, join(directory, 'volume-probe')));
+  surroundings.volumes.makesDisks = noDisks === undefined;
   const sharedCpuMillis = surroundings.sharedCpuMillis ?? SHARED_CPU_MILLIS.default;
   const total = Math.max(availableParallelism() * STARTS_PER_CPU, FEWEST_STARTS);
   const how = isEmulated
@@ -85,6 +93,10 @@ export async function connectMicrovm(
   const unlimited = groups
     ? ''
     : '; NO LIMITS of CPU and memory, because this process may not write control groups';
+  const lacks = [
+    ...(noSharing === undefined ? [] : [`no volumes, because ${noSharing}`]),
+    ...(noSharing === undefined && noDisks !== undefined ? [`no caps of volumes, because ${noDisks}`] : []),
+  ].map((words) => `; ${words}`);
   return new MicrovmRuntime({
     parts: {
       directory,
@@ -95,11 +107,13 @@ export async function connectMicrovm(
       boot: await engineBootFiles(directory, options.microvmKernel),
       images,
       volumes: surroundings.volumes,
+      fileServer: noSharing === undefined ? found : undefined,
       overheadMib: options.microvmOverheadMib,
       sharedCpuMillis,
       defaultDiskMib: surroundings.defaultDiskMib || DEFAULT_DISK_MIB,
       users: new MonitorUsers(instanceId),
       imageUses: new ImageUses(),
+      folderUses: new FolderUses(),
       groups,
       changes: new Changes(directory),
       networks,
@@ -115,7 +129,7 @@ export async function connectMicrovm(
       sharedCpuMillis,
     },
     warnings: isEmulated ? [EMULATION] : undefined,
-    description: `microvm: virtual machines of QEMU ${version} ${how}, network: ${networks.description}${unlimited}`,
+    description: `microvm: virtual machines of QEMU ${version} ${how}, network: ${networks.description}${unlimited}${lacks.join('')}`,
   });
 }
 

@@ -9,13 +9,16 @@ export const microvm = defineEngine({
   address: ['microvmEmulation'],
   examined: ['microvmKernel'],
   hasVolumeDirectories: true,
-  /** Each monitor gets a user, empty namespaces and control groups, and inherits the filter of system calls. */
+  /**
+   * Each monitor gets a user, empty namespaces and control groups, and inherits the filter of system calls. A file
+   * server of a volume gets namespaces of users, mounts and processes too.
+   */
   unitRights: {
     lines: `CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_KILL
-CapabilityBoundingSet=CAP_NET_ADMIN CAP_SETGID CAP_SETPCAP CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE
+CapabilityBoundingSet=CAP_NET_ADMIN CAP_SETFCAP CAP_SETGID CAP_SETPCAP CAP_SETUID CAP_SYS_ADMIN CAP_SYS_PTRACE
 CapabilityBoundingSet=CAP_SYS_RESOURCE
 RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
-RestrictNamespaces=net ipc uts
+RestrictNamespaces=net ipc uts mnt pid user
 SystemCallFilter=@system-service @mount setns unshare
 SystemCallFilter=landlock_add_rule landlock_create_ruleset landlock_restrict_self`,
     after: 'systemd-modules-load.service',

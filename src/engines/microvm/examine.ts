@@ -12,6 +12,7 @@ import { findProgram, KVM_DEVICE, monitorName, requireKvm, versionOf } from './m
 import { explainNoNetwork } from './network/network-probe.js';
 import type { MICROVM_OPTIONS } from './options.js';
 import { DIRECTORY, sandboxesDirectory } from './places.js';
+import { explainNoSharing, findFileServer } from './volumes/file-server.js';
 
 type ExaminedOptions = Pick<ValuesOf<typeof MICROVM_OPTIONS>, 'microvmEmulation' | 'microvmKernel'>;
 
@@ -33,7 +34,7 @@ export async function examineMicrovm(
     options.microvmEmulation ? EMULATED : examineKvm(),
   ].map(lacking);
   return {
-    findings: [...findings, examineGroups(), await examineNetwork()],
+    findings: [...findings, examineGroups(), await examineNetwork(), await examineVolumes(system)],
     diskPath: sandboxesDirectory(join(dataDir, DIRECTORY)),
   };
 }
@@ -116,6 +117,18 @@ async function examineNetwork(): Promise<Finding> {
     found: `sandboxes have no network, because ${reason}`,
     remedy: 'docs/microvm.md has what a network needs',
   };
+}
+
+async function examineVolumes(system: HostSystem): Promise<Finding> {
+  const check = 'volumes';
+  const server = await findFileServer();
+  const reason = explainNoSharing(server);
+  if (server && reason === undefined) {
+    const found = `virtiofsd ${server.version} (${server.program})`;
+    return { check, state: 'ok', found };
+  }
+  const remedy = server ? 'start a newer kernel of the distribution' : installCommand(system, 'virtiofsd');
+  return { check, state: 'missing', found: `sandboxes mount no volumes, because ${reason}`, remedy };
 }
 
 function examineGroups(): Finding {

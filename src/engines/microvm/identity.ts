@@ -33,7 +33,17 @@ const RunFile = Type.Object({
   /** The name of its link on the machine. Absent: it has no network. */
   link: Type.Optional(Type.String()),
   /** The files of its disk images. Absent: it has none. */
-  diskImages: Type.Optional(Type.Array(Type.Object({ file: Type.String(), isReadonly: Type.Boolean() }))),
+  diskImages: Type.Optional(
+    Type.Array(
+      Type.Object({
+        file: Type.String(),
+        isReadonly: Type.Boolean(),
+        folders: Type.Optional(Type.Array(Type.String())),
+      }),
+    ),
+  ),
+  /** The directories of volumes that it mounts. Absent: none. */
+  folders: Type.Optional(Type.Array(Type.Object({ folder: Type.String(), isReadonly: Type.Boolean() }))),
   /** The machine as a monitor must make it again to continue its memory. Absent: an earlier release has started it. */
   shape: Type.Optional(Type.String()),
   memoryMib: Type.Optional(Type.Integer()),

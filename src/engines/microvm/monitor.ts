@@ -11,12 +11,20 @@ export interface Disk {
   isReadonly: boolean;
 }
 
+/** A directory of a volume. A file server answers on the descriptor, which is connected to it. */
+interface SharedFolder {
+  /** By which the sandbox finds it. */
+  tag: string;
+  descriptor: number;
+}
+
 export interface VirtualMachine {
   program: string;
   isEmulated: boolean;
   vcpus: number;
   memoryMib: number;
   disks: readonly Disk[];
+  folders: readonly SharedFolder[];
   kernel: number;
   initramfs: number;
   commandLine: string;
@@ -53,8 +61,7 @@ export function monitorArguments(machine: VirtualMachine): string[] {
     // The supervisor lets the processors run.
     '-S',
     ...(machine.isRestored ? ['-incoming', 'defer'] : []),
-    '-machine',
-    MACHINE,
+    ...memoryArguments(machine),
     ...processorArguments(machine),
     '-smp',
     String(machine.vcpus),
@@ -94,6 +101,7 @@ export function monitorArguments(machine: VirtualMachine): string[] {
     'virtio-rng-device,rng=entropy',
     ...networkArguments(machine),
     ...machine.disks.flatMap(diskArguments),
+    ...machine.folders.flatMap(folderArguments),
   ];
 }
 
@@ -114,6 +122,29 @@ const MACHINE = 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-seria
 function processorArguments({ isEmulated }: Pick<VirtualMachine, 'isEmulated'>): string[] {
   if (!isEmulated) return ['-accel', 'kvm', '-cpu', 'host'];
   return ['-accel', `tcg,tb-size=${TRANSLATION_MIB}`, '-cpu', 'qemu64'];
+}
+
+/** File servers read the requests of the sandbox in its memory, and write their answers there. */
+function memoryArguments({ folders, memoryMib }: VirtualMachine): string[] {
+  if (folders.length === 0) return ['-machine', MACHINE];
+  return [
+    '-object',
+    `memory-backend-memfd,id=memory,size=${memoryMib}M,share=on`,
+    '-machine',
+    `${MACHINE},memory-backend=memory`,
+    // Such a device has no older form.
+    '-global',
+    'virtio-mmio.force-legacy=false',
+  ];
+}
+
+function folderArguments({ tag, descriptor }: SharedFolder): string[] {
+  return [
+    '-chardev',
+    `socket,id=${tag},fd=${descriptor}`,
+    '-device',
+    `vhost-user-fs-device,chardev=${tag},tag=${tag}`,
+  ];
 }
 
 /** The tap is open. The parser of its queues is in the monitor (`vhost=off`), and not in the kernel of the machine. */

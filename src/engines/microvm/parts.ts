@@ -7,6 +7,8 @@ import type { ImageUses } from './disks/image-uses.js';
 import type { VmImages } from './images/vm-images.js';
 import type { VmNetworks } from './network/vm-networks.js';
 import type { MonitorUsers } from './users.js';
+import type { FileServer } from './volumes/file-server.js';
+import type { FolderUses } from './volumes/folder-uses.js';
 
 /** The parts of the engine that a start works with. */
 export interface MicrovmParts {
@@ -23,6 +25,8 @@ export interface MicrovmParts {
   boot: BootFiles;
   images: VmImages;
   volumes: VolumeStore;
+  /** Of volumes. Undefined: this machine has none, and no volume can be mounted. */
+  fileServer: FileServer | undefined;
   /** Memory of a monitor beside that of its guest, which the kernel enforces. */
   overheadMib: number;
   sharedCpuMillis: number;
@@ -30,6 +34,7 @@ export interface MicrovmParts {
   defaultDiskMib: number;
   users: MonitorUsers;
   imageUses: ImageUses;
+  folderUses: FolderUses;
   /** Undefined: this process may not write control groups. */
   groups: ControlGroups | undefined;
   changes: Changes;

@@ -17,7 +17,7 @@ import { instantFromMicros } from '../../lib/instant.js';
 import { sleep } from '../../lib/sleep.js';
 import { newId } from '../../lib/uuid.js';
 import type { Capability } from '../../spec/capabilities.js';
-import { CAPABILITIES } from './capabilities.js';
+import { CAPABILITIES, volumeCapabilities } from './capabilities.js';
 import { MicrovmGuests } from './guests.js';
 import { heldSandboxes, holdingOf, readHeld, type HeldSandbox } from './holdings.js';
 import { followOutput } from './output-log.js';
@@ -87,7 +87,11 @@ export class MicrovmRuntime implements Runtime {
     this.description = description;
     this.warnings = warnings;
     this.starts = new VmStarts(parts);
-    this.capabilities = new Set([...CAPABILITIES, ...parts.networks.capabilities]);
+    this.capabilities = new Set([
+      ...CAPABILITIES,
+      ...volumeCapabilities(parts),
+      ...parts.networks.capabilities,
+    ]);
   }
 
   async takeOver(term: { readonly valid: boolean }): Promise<void> {
@@ -113,6 +117,7 @@ export class MicrovmRuntime implements Runtime {
     await untilEnded(sandboxId, record);
     await this.ended(sandboxId);
     this.parts.imageUses.claims.release(sandboxId);
+    this.parts.folderUses.claims.release(sandboxId);
   }
 
   /** The images of disks stay those of the sandbox, whose memory knows what is in them. */
@@ -122,6 +127,8 @@ export class MicrovmRuntime implements Runtime {
     const memoryMib = held.run?.memoryMib;
     if (memoryMib === undefined)
       throw new PauseRefusedError('an earlier release has started it: restart it, and pause it then');
+    if (held.run?.folders !== undefined)
+      throw new PauseRefusedError('the memory of a sandbox that mounts volumes cannot be saved: stop it');
     await requestSave(held.places.run, mostSavedMib(memoryMib) * MIB);
     await untilEnded(sandboxId, held.record);
     await this.ended(sandboxId);
@@ -164,6 +171,7 @@ export class MicrovmRuntime implements Runtime {
       listedAt,
     );
     this.parts.networks.keepFor(new Set(paused.flatMap(([, { link }]) => link ?? [])));
+    this.parts.folderUses.claims.keep(new Map(runs.map(([id, { folders = [] }]) => [id, folders])), listedAt);
     this.guests.keep(new Set(running.flatMap(({ run }) => run?.runId ?? [])));
     await this.parts.networks.note(running.flatMap(networkOf), listedAt);
     return Promise.all(held.map(async (sandbox) => this.holding(sandbox)));

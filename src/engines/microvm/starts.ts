@@ -1,9 +1,11 @@
 import { closeSync, openSync } from 'node:fs';
 import { mkdir, rm, type FileHandle } from 'node:fs/promises';
+import { holdMountsToCaps } from '../../engine/mount-sources.js';
 import { StartRefusedError, type Run } from '../../engine/runtime.js';
 import { cpuMillis } from '../../engine/shared-cpu.js';
 import { syncDirectory } from '../../lib/directories.js';
 import { writeFileAtomically } from '../../lib/atomic-file.js';
+import { isVolumeMount } from '../../spec/mount-schema.js';
 import type { DiskImageMount } from '../../spec/run-spec.js';
 import { MAX_DISK_IMAGES, openDiskImage } from './disks/disk-image.js';
 import { fileLimit, fileLimitOfImage } from './disks/file-limit.js';
@@ -18,6 +20,11 @@ import { placesOf, type SandboxPlaces } from './places.js';
 import { beginRestore, discardSaved, memoryFile, mostSavedMib, type SavedMemory } from './saved-memory.js';
 import { DESCRIPTOR, startSupervisor } from './supervisor.js';
 import { untilReady } from './until-ready.js';
+import { fileServerCommand } from './volumes/file-server.js';
+import { openFolders, type OpenFolder } from './volumes/open-folders.js';
+
+/** Of a file server, and of what the kernel of the machine keeps for its open files. */
+const FOLDER_MIB = 64;
 
 /** Starts virtual machines: their disks, their supervisors, and the wait for their first program. */
 export class VmStarts {
@@ -35,6 +42,8 @@ export class VmStarts {
       await untilReady(this.parts, places, { signal });
       return this.endRestore(run, places, signal);
     }
+    await holdMountsToCaps(this.parts.volumes, run, signal);
+    if (signal.aborted) return;
     const release = await this.parts.places.acquire(run.orgId, signal);
     if (signal.aborted) return;
     if (!release) throw new Error('the machine is busy with other starts');
@@ -50,6 +59,7 @@ export class VmStarts {
       // The next list ends the claims of a start that has failed.
       this.parts.users.claims.settle(run.sandboxId);
       this.parts.imageUses.claims.settle(run.sandboxId);
+      this.parts.folderUses.claims.settle(run.sandboxId);
       this.parts.networks.settle(run.sandboxId);
       release();
     }
@@ -89,7 +99,7 @@ export class VmStarts {
     const joined =
       parts.groups?.make(sandboxId, {
         cpuMillis: millis,
-        memoryMib: spec.memoryMib + parts.overheadMib,
+        memoryMib: spec.memoryMib + parts.overheadMib + FOLDER_MIB * spec.mounts.filter(isVolumeMount).length,
       }) ?? [];
     const user = parts.users.take(sandboxId);
     const uses = parts.imageUses.begin(sandboxId, { continues: saved !== undefined });
@@ -101,14 +111,20 @@ export class VmStarts {
       return DESCRIPTOR.first + opened.length - 1;
     };
     const images = new Map<number, FileHandle>();
+    const folders: OpenFolder[] = [];
     try {
+      folders.push(...(await openFolders(parts, run)));
       for (const [index, mount] of spec.mounts.entries()) {
         if (mount.type !== 'disk_image') continue;
         if (images.size === MAX_DISK_IMAGES)
           throw new StartRefusedError(`a virtual machine has at most ${MAX_DISK_IMAGES} disk images`);
         images.set(index, await this.openImage(run, mount, `mounts[${index}]`, uses));
       }
-      const diskImages = [...uses.own];
+      const diskImages = uses.own.map(({ file, isReadonly, folders: above = [] }) => ({
+        file,
+        isReadonly,
+        folders: [...above],
+      }));
       const link = network?.link;
       const boot = await prepareBoot(parts, run, { identity, network: network?.guest });
       const disks: Disk[] = [
@@ -153,11 +169,17 @@ export class VmStarts {
         memoryMib: spec.memoryMib,
         ...(link === undefined ? {} : { link }),
         ...(diskImages.length > 0 ? { diskImages } : {}),
+        ...(folders.length > 0 ? { folders: [...parts.folderUses.of(sandboxId)] } : {}),
       };
       await writeFileAtomically(places.runFile, JSON.stringify(file), { replace: true });
       const [kernel, initramfs] = [boot.kernel, boot.initramfs].map((path) =>
         descriptorOf(openSync(path, 'r')),
       );
+      const shared = folders.map(({ tag, isReadonly, handle }) => ({
+        tag,
+        isReadonly,
+        descriptor: descriptorOf(handle.fd),
+      }));
       const restored = saved && descriptorOf(openSync(memoryFile(places.paused), 'r'));
       return startSupervisor({
         restored,
@@ -168,9 +190,12 @@ export class VmStarts {
         changes: parts.changes.descriptor,
         namespace: network?.namespace,
         files: opened,
+        folders: shared,
+        fileServer: shared.length > 0 ? fileServerCommand(parts.fileServer!) : [],
         diskFileMib,
         monitor: monitorArguments({
           ...machine,
+          folders: shared,
           program: parts.monitor,
           isRestored: saved !== undefined,
           kernel: kernel!,
@@ -180,7 +205,7 @@ export class VmStarts {
         }),
       });
     } finally {
-      const handles = [...images.values()];
+      const handles = [...images.values(), ...folders.map(({ handle }) => handle)];
       const ofHandles = new Set(handles.map(({ fd }) => fd));
       for (const fd of opened) if (!ofHandles.has(fd)) closeSync(fd);
       for (const handle of handles) await handle.close();
@@ -193,7 +218,12 @@ export class VmStarts {
     field: string,
     uses: StartUses,
   ): Promise<FileHandle> {
+    const { folderUses } = this.parts;
     const reserve = (use: ImageUse) => {
+      const writer = folderUses.writerOf(use.folders ?? []);
+      if (writer === sandboxId) return 'another mount writes to its folder: mount that with "readonly"';
+      if (writer !== undefined)
+        return `the sandbox ${writer} writes to its folder: stop that sandbox, or let it mount the folder with "readonly"`;
       const holder = uses.reserve(use);
       if (holder === undefined) return undefined;
       if (holder === sandboxId)

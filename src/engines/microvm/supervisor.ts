@@ -33,6 +33,13 @@ export interface SupervisorOptions {
   outputFileBytes?: number;
   /** The most of each file that the monitor writes. */
   diskFileMib: number;
+  /**
+   * Descriptors of directories among `files`. The monitor gets a connection to a file server in the place of each.
+   * Default: none.
+   */
+  folders?: readonly { descriptor: number; isReadonly: boolean }[];
+  /** The command of the file servers. */
+  fileServer?: readonly string[];
   /** Those of the monitor, from `DESCRIPTOR.first` on. */
   files: readonly number[];
   monitor: readonly string[];
@@ -41,7 +48,13 @@ export interface SupervisorOptions {
 /** Starts a supervisor, which outlives this process. `ended` resolves when it has ended. */
 export function startSupervisor(options: SupervisorOptions): { ended: Promise<void> } {
   const { runDirectory, user, alsoGroup, joined, changes, namespace, files, monitor } = options;
-  const { outputFileBytes = OUTPUT_FILE_BYTES, diskFileMib, restored } = options;
+  const {
+    outputFileBytes = OUTPUT_FILE_BYTES,
+    diskFileMib,
+    restored,
+    folders = [],
+    fileServer = [],
+  } = options;
   const complaints = openSync(join(runDirectory, 'complaints'), 'a', 0o600);
   try {
     const [program, ...first] = commandOf(namespace);
@@ -58,6 +71,10 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
         `--file-mib=${diskFileMib}`,
         ...(restored === undefined ? [] : [`--restore=${restored}`]),
         ...joined.map((file) => `--join=${file}`),
+        ...folders.map(({ descriptor, isReadonly }) =>
+          isReadonly ? `--share-readonly=${descriptor}` : `--share=${descriptor}`,
+        ),
+        ...fileServer.map((word) => `--server=${word}`),
         '--',
         ...monitor,
       ],

@@ -9,6 +9,7 @@ import type { Writer } from '../../idempotency/keyed.js';
 import { inWrite } from '../../idempotency/write.js';
 import type { Instant } from '../../lib/instant.js';
 import { setStopReason } from '../../runs/queries.js';
+import { isVolumeMount } from '../../spec/mount-schema.js';
 import { lockSandbox, updateSandboxRow, type LockedSandbox, type SandboxKey } from '../queries.js';
 import { presentSandbox, type SandboxResponse, type SandboxRow } from '../row.js';
 import { isPaused, isPauseReason, pauseReason, refuseWithoutPauses, type PauseCause } from './paused.js';
@@ -28,7 +29,13 @@ export async function pauseSandbox(ctx: Context, caller: Writer, key: SandboxKey
     refuseWithoutPauses(ctx.runtime);
     if (isPaused(sandbox) || (await isBeingPaused(tx, sandbox))) return presentSandbox(sandbox, access);
     if (TRANSITIONS[sandbox.status].pause === 'refused') refuseTransition(sandbox.status, 'pause');
-    refuseForeign(sandbox, 'pause', ctx.runtime.name);
+    const { mounts } = refuseForeign(sandbox, 'pause', ctx.runtime.name);
+    if (mounts.some(isVolumeMount) && !ctx.runtime.capabilities.has('pause_with_volumes'))
+      refuseTransition(
+        sandbox.status,
+        'pause',
+        `the ${ctx.runtime.name} runtime cannot save the memory of a sandbox that mounts volumes: stop it, its disk and its volumes stay`,
+      );
     if (sandbox.ephemeral)
       refuseTransition(
         sandbox.status,

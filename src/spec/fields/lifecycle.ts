@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import { Int64, Nullable, Words } from '../../http/schema.js';
 import { field, group, type Place } from '../field.js';
+import { isVolumeMount } from '../mount-schema.js';
 import { refuse } from '../refuse.js';
 
 const ephemeral = field({
@@ -66,7 +67,16 @@ const onIdle = field({
     if (whole.lifecycle?.idle_timeout_secs == null)
       refuse(at, 'a sandbox is idle after lifecycle.idle_timeout_secs: give it too');
   },
-  requires: (value) => [value === 'pause' && { capability: 'pause', what: 'save the memory of a sandbox' }],
+  requires(value, { whole }) {
+    if (value !== 'pause') return [];
+    return [
+      { capability: 'pause', what: 'save the memory of a sandbox' },
+      (whole.mounts ?? []).some(isVolumeMount) && {
+        capability: 'pause_with_volumes',
+        what: 'save the memory of a sandbox that mounts volumes',
+      },
+    ];
+  },
   show: (value) => (value === 'pause' ? value : undefined),
   run: (value) => (value === 'pause' ? { pausesWhenIdle: true } : {}),
 });

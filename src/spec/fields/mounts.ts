@@ -1,13 +1,11 @@
 import { Type } from 'typebox';
 import { field, type Requirement } from '../field.js';
 import { checkGuestPath } from '../guest-path.js';
-import { MountRequest, SandboxMount } from '../mount-schema.js';
+import { isVolumeMount, MountRequest, SandboxMount, type VolumeMountRequest } from '../mount-schema.js';
 import { refuse } from '../refuse.js';
 import type { MountVolumes, RunMount } from '../run-spec.js';
 import { capitalized } from '../show-words.js';
 import { MOST } from '../size-limits.js';
-
-type VolumeMountRequest = Extract<MountRequest, { type: 'bind' | 'named' }>;
 
 /** The kernel's file systems, which isolate the guest from the host. */
 const KERNEL = ['/proc/', '/sys/', '/dev/'];
@@ -39,7 +37,7 @@ function checkMounts(asked: readonly MountRequest[]): void {
       if (images.has(mount.host)) refuse(`${at}.host`, 'two mounts are of one disk image');
       images.add(mount.host);
     }
-    if ((mount.type === 'bind' || mount.type === 'named') && mount.stat_virtualization === 'off') {
+    if (isVolumeMount(mount) && mount.stat_virtualization === 'off') {
       if (mount.host_permissions === 'mirror') {
         const message = 'host_permissions mirror needs stat_virtualization strict or relaxed';
         refuse(`${at}.host_permissions`, message);

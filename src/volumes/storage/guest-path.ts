@@ -3,8 +3,8 @@ import { bytesOfName } from '../../lib/byte-names.js';
 import { lstat, mkdir, open, type FileHandle } from 'node:fs/promises';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
-/** Node does not export it. */
-const O_PATH = 0o10000000;
+/** Node does not export it. Such a descriptor needs no read permission and never waits for a pipe. */
+export const O_PATH = 0o10000000;
 
 /** The limits of Linux, in bytes. */
 export const PATH_BYTES = 4096;

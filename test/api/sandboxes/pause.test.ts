@@ -347,6 +347,32 @@ test('an engine that saves no memory refuses a pause, and on_idle by its field',
   ]);
 });
 
+test('an engine that saves no memory beside volumes refuses the pause of their sandboxes alone', async () => {
+  const plain = await startForTest();
+  const capabilities = [...plain.runtime.capabilities].filter((one) => one !== 'pause_with_volumes');
+  Object.assign(plain.runtime, { capabilities: new Set(capabilities) });
+  const own = await plain.newOrg();
+  await own.post('/v1/volumes', { name: 'data' });
+  const mounts = [{ type: 'named', name: 'data', guest: '/data' }];
+  const lifecycle = { on_idle: 'pause', idle_timeout_secs: 60 };
+  const create = await own.post('/v1/sandboxes', smallRequest('both', { mounts, lifecycle }));
+  expect([create.status, create.body.error.code, create.body.error.message]).toEqual([
+    400,
+    'invalid_sandbox_config',
+    expect.stringContaining('lifecycle.on_idle'),
+  ]);
+  const start = { start: true, ...waits('running') };
+  const { body } = await own.post('/v1/sandboxes', smallRequest('with', { mounts }), start);
+  const refused = await own.post(at(body.id, 'pause'), {});
+  expect([refused.status, refused.body.error.code, refused.body.error.message]).toEqual([
+    409,
+    'invalid_state_transition',
+    expect.stringContaining('mounts volumes'),
+  ]);
+  const { body: other } = await own.post('/v1/sandboxes', smallRequest('without', { lifecycle }), start);
+  expect((await own.post(at(other.id, 'pause'), {}, waits('paused'))).body.stop_reason).toBe('paused');
+});
+
 test('idleness pauses a sandbox with on_idle, and a session resumes it', async () => {
   const lifecycle = { on_idle: 'pause', idle_timeout_secs: 1 };
   const id = await make('idles', { lifecycle });

@@ -170,7 +170,7 @@ describeMicrovm('the file of a disk image', () => {
     }
   });
 
-  test('is reserved before its header is read, by its file', async () => {
+  test('is reserved before its header is read, by its file and the folders that it is in', async () => {
     const { data, open } = volume();
     linkSync(join(data, 'disk.raw'), join(data, 'link'));
     const seen: unknown[] = [];
@@ -181,12 +181,17 @@ describeMicrovm('the file of a disk image', () => {
     expect(await refused(open('link', 'qcow2', false, used))).toBe(
       'mounts[0]: the disk image link cannot be used: the sandbox one uses it',
     );
-    await refused(open('disk.raw', 'raw', true, used));
-    const { dev, ino } = statSync(join(data, 'disk.raw'), { bigint: true });
-    const file = `${dev}:${ino}`;
+    mkdirSync(join(data, 'one/two'), { recursive: true });
+    linkSync(join(data, 'disk.raw'), join(data, 'one/two/link'));
+    await refused(open('/one/two/link', 'raw', true, used));
+    const idOf = (path: string) => {
+      const { dev, ino } = statSync(join(data, path), { bigint: true });
+      return `${dev}:${ino}`;
+    };
+    const file = idOf('disk.raw');
     expect(seen).toEqual([
-      { file, isReadonly: false },
-      { file, isReadonly: true },
+      { file, isReadonly: false, folders: [idOf('')] },
+      { file, isReadonly: true, folders: [idOf('one/two'), idOf('one'), idOf('')] },
     ]);
   });
 

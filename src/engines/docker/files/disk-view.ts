@@ -7,7 +7,7 @@ import { textOfName } from '../../../lib/byte-names.js';
 import { fdPath, openForStat, VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { PathStat } from '../archive.js';
 import { snapshotMounts, type ContainerdPlace } from '../containerd.js';
-import { O_PATH } from '../mounts/bind-mount.js';
+import { O_PATH } from '../../../volumes/storage/guest-path.js';
 
 /** As in the engine. */
 const LINKS_FOLLOWED = 255;

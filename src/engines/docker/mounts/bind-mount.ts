@@ -6,9 +6,6 @@ import { mountsBelow } from '../../../lib/mount-table.js';
 
 const run = promisify(execFile);
 
-/** Node does not export it. Such a descriptor needs no read permission and never waits for a pipe. */
-export const O_PATH = 0o10000000;
-
 export interface MountFlags {
   readonly: boolean;
   noexec: boolean;

@@ -2,8 +2,9 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import { mkdir, open, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { O_PATH } from '../../../volumes/storage/guest-path.js';
 import { NOT_FOUND, statusOf } from '../errors.js';
-import { bindMount, detachAndRemove, O_PATH } from './bind-mount.js';
+import { bindMount, detachAndRemove } from './bind-mount.js';
 
 export async function explainNoMounts(docker: Docker, directory: string): Promise<string | undefined> {
   if (process.platform !== 'linux') return 'mounts require Linux';

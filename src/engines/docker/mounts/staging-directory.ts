@@ -1,9 +1,7 @@
-import type { Stats } from 'node:fs';
-import { chmod, mkdir, readdir, rename, rmdir, stat, writeFile, type FileHandle } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rename, rmdir, stat, writeFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
-import { VolumeDiskError } from '../../../volumes/storage/disks/errors.js';
-import { VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
+import { holdMountsToCaps, openMountSource, type MountSource } from '../../../engine/mount-sources.js';
 import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import type { VolumeMount } from '../../../spec/run-spec.js';
 import {
@@ -12,7 +10,7 @@ import {
   type ResolverConfig,
   type ResolverFile,
 } from '../../../machine-network/resolver-files.js';
-import { bindMount, detachAndRemove, O_PATH, type MountFlags } from './bind-mount.js';
+import { bindMount, detachAndRemove, type MountFlags } from './bind-mount.js';
 import { addGuestFiles, GUEST_FILES, writeGuestFiles, type GuestFile } from './guest-files.js';
 import { GUEST_DIRECTORY } from '../../../guest/programs.js';
 
@@ -39,10 +37,8 @@ const NO_MOUNTS: StagedMounts = {
   release: () => Promise.resolve(),
 };
 
-interface Source {
+interface Source extends MountSource {
   mount: VolumeMount;
-  handle: FileHandle;
-  isDirectory: boolean;
 }
 
 /**
@@ -68,13 +64,8 @@ export class StagingDirectory {
     await rmdir(this.directory).catch(() => undefined);
   }
 
-  /** Before the start takes a place of the engine: the first disk of a volume takes as long as a copy of its files. */
-  async holdToCaps({ orgId, spec, capsGib }: Run, signal: AbortSignal): Promise<void> {
-    for (const [index, mount] of spec.mounts.entries()) {
-      if (mount.type !== 'named' || this.unavailable !== undefined) continue;
-      const capGib = capsGib?.get(mount.volumeId);
-      await this.holdToCap({ orgId, volumeId: mount.volumeId, capGib, field: `mounts[${index}]` }, signal);
-    }
+  async holdToCaps(run: Run, signal: AbortSignal): Promise<void> {
+    if (this.unavailable === undefined) await holdMountsToCaps(this.volumes, run, signal);
   }
 
   async stage({ orgId, sandboxId, spec }: Run): Promise<StagedMounts> {
@@ -101,7 +92,7 @@ export class StagingDirectory {
     };
     try {
       for (const { mount, field } of requested) {
-        sources.push(await this.openSource(orgId, mount, field));
+        sources.push({ mount, ...(await openMountSource(this.volumes, orgId, mount, field)) });
       }
       await detachAndRemove(current);
       // Empty: the engine nests mounts by path, which a guest with access to a volume could redirect.
@@ -143,54 +134,6 @@ export class StagingDirectory {
       release,
     };
   }
-
-  private async holdToCap(
-    {
-      orgId,
-      volumeId,
-      capGib,
-      field,
-    }: { orgId: string; volumeId: string; capGib: number | undefined; field: string },
-    signal: AbortSignal,
-  ): Promise<void> {
-    // It was created by a process on a machine that can.
-    if (capGib !== undefined && !this.volumes.makesDisks) {
-      throw new StartRefusedError(
-        `${field}: this machine cannot hold sandboxes to the cap of a volume; "sandkeep doctor" shows the operator the reason`,
-      );
-    }
-    try {
-      await this.volumes.holdToCap(orgId, volumeId, capGib, { isStart: true, signal });
-    } catch (error) {
-      throw explainDisk(error, field);
-    }
-  }
-
-  private async openSource(orgId: string, mount: VolumeMount, field: string): Promise<Source> {
-    const [path, fieldPath] = mount.type === 'bind' ? [mount.host, `${field}.host`] : ['/', `${field}.name`];
-    let handle: FileHandle;
-    try {
-      handle = await this.volumes.openBeneath(orgId, mount.volumeId, path, O_PATH);
-    } catch (error) {
-      if (!(error instanceof VolumePathError)) throw explainDisk(error, field);
-      const help = error.kind === 'not_found' ? ': put it into the host volume first, then start again' : '';
-      throw new StartRefusedError(`${fieldPath} cannot be mounted: ${error.message}${help}`, {
-        cause: error,
-      });
-    }
-    const found = await handle.stat();
-    if (found.isDirectory() || found.isFile()) {
-      return { mount, handle, isDirectory: found.isDirectory() };
-    }
-    await handle.close();
-    throw new StartRefusedError(`${fieldPath} cannot be mounted: ${describeKind(found)}`);
-  }
-}
-
-/** Without room a later start may find some, so that error stays. */
-function explainDisk(error: unknown, field: string): unknown {
-  if (!(error instanceof VolumeDiskError) || error.kind === 'no_room') return error;
-  return new StartRefusedError(`${field} cannot be mounted: ${error.message}`, { cause: error });
 }
 
 /** A mount hides a patch that a link of the image leads there. Throws StartRefusedError for such a patch. */
@@ -212,12 +155,6 @@ async function checkHidesNothing(
   throw new StartRefusedError(
     `a patch follows a link of the image to ${posix.join(mount.guest, foreign)}, which the mount at ${mount.guest} hides: write to another path`,
   );
-}
-
-function describeKind(found: Stats): string {
-  return found.isSymbolicLink()
-    ? 'it is a symbolic link, which is not followed'
-    : 'it is neither a directory nor a file';
 }
 
 async function createMountPoints(directory: string, sources: readonly Source[]): Promise<void> {

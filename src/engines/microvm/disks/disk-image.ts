@@ -2,8 +2,9 @@ import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { StartRefusedError } from '../../../engine/runtime.js';
 import type { DiskImageMount } from '../../../spec/run-spec.js';
-import { fdPath, openForStat, VolumePathError } from '../../../volumes/storage/guest-path.js';
+import { fdPath, O_PATH, openForStat, VolumePathError } from '../../../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
+import { folderOf, foldersAbove } from '../volumes/folder-uses.js';
 import { fileOf, type ImageUse } from './image-uses.js';
 import { explainQcow2 } from './qcow2-header.js';
 import { explainVmdk } from './vmdk-header.js';
@@ -12,32 +13,35 @@ const SECTOR_BYTES = 512;
 /** The machine has 24 places of virtio devices. */
 export const MAX_DISK_IMAGES = 12;
 
+type ImageVolumes = Pick<VolumeStore, 'openParent' | 'openBeneath'>;
+
 /** Returns why the file may not be used now. */
 export type ReserveImage = (use: ImageUse) => string | undefined;
 
 /**
  * Opens the file of a disk image in its volume, for a monitor that gets the descriptor and the format. No symlink is
  * followed, and the file names no other file. The monitor opens the header again. Until then nobody changes it:
- * `reserve` keeps other sandboxes from it, uploads replace files instead of changing them, and no volume is shared with
- * a virtual machine as a directory. The caller closes the file. `field`: the mount in the request. Throws
+ * `reserve` keeps other sandboxes from it, and from writing to its directories; uploads replace files instead of
+ * changing them. The caller closes the file. `field`: the mount in the request. Throws
  * StartRefusedError.
  */
 export async function openDiskImage(
-  volumes: Pick<VolumeStore, 'openParent'>,
+  volumes: ImageVolumes,
   orgId: string,
   mount: DiskImageMount,
   { field, reserve }: { field: string; reserve: ReserveImage },
 ): Promise<FileHandle> {
   const refusal = (reason: string) =>
     new StartRefusedError(`${field}: the disk image ${mount.host} cannot be used: ${reason}`);
-  const file = await openFile(volumes, orgId, mount).catch((error: unknown) => {
+  const found = await openFile(volumes, orgId, mount).catch((error: unknown) => {
     throw error instanceof VolumePathError ? refusal(error.message) : error;
   });
-  if (!file) throw refusal('it is no file');
+  if (!found) throw refusal('it is no file');
+  const { file, folders } = found;
   try {
     const isReadonly = mount.options?.readonly === true;
     const reason =
-      reserve({ file: fileOf(await file.stat({ bigint: true })), isReadonly }) ??
+      reserve({ file: fileOf(await file.stat({ bigint: true })), isReadonly, folders }) ??
       (await explain(file, mount.format));
     if (reason !== undefined) throw refusal(reason);
     return file;
@@ -49,22 +53,33 @@ export async function openDiskImage(
 
 /** Undefined: it is something else, which is not opened, because a device or a pipe may do something then. */
 async function openFile(
-  volumes: Pick<VolumeStore, 'openParent'>,
+  volumes: ImageVolumes,
   orgId: string,
   { volumeId, host, options }: DiskImageMount,
-): Promise<FileHandle | undefined> {
+): Promise<{ file: FileHandle; folders: readonly string[] } | undefined> {
   const { parent, name } = await volumes.openParent(orgId, volumeId, host);
   try {
     if (name === undefined) return undefined;
     const { handle, stats } = await openForStat(parent, name);
     try {
       if (!stats.isFile()) return undefined;
-      return await open(fdPath(handle), options?.readonly === true ? constants.O_RDONLY : constants.O_RDWR);
+      const folders = await foldersAbove(parent, await topOf(volumes, orgId, volumeId));
+      const flags = options?.readonly === true ? constants.O_RDONLY : constants.O_RDWR;
+      return { file: await open(fdPath(handle), flags), folders };
     } finally {
       await handle.close();
     }
   } finally {
     await parent.close();
+  }
+}
+
+async function topOf(volumes: ImageVolumes, orgId: string, volumeId: string): Promise<string> {
+  const top = await volumes.openBeneath(orgId, volumeId, '/', O_PATH);
+  try {
+    return await folderOf(top);
+  } finally {
+    await top.close();
   }
 }
 

@@ -6,6 +6,8 @@ export interface ImageUse {
   /** Its file system and its number there, as paths and hard links may change. */
   file: string;
   isReadonly: boolean;
+  /** The directories of the volume that it is in, each by its file system and its number. */
+  folders?: readonly string[];
 }
 
 /**
@@ -35,6 +37,13 @@ export class ImageUses {
         return undefined;
       },
     };
+  }
+
+  /** A sandbox that has a disk image in the directory, or below it. */
+  userIn(folder: string): string | undefined {
+    return this.claims
+      .entries()
+      .find(([, uses]) => uses.some(({ folders = [] }) => folders.includes(folder)))?.[0];
   }
 
   private of(sandboxId: string): readonly ImageUse[] {
