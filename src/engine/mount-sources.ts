@@ -6,7 +6,7 @@ import { O_PATH, VolumePathError } from '../volumes/storage/guest-path.js';
 import type { VolumeStore } from '../volumes/storage/store.js';
 import { StartRefusedError, type Run } from './runtime.js';
 
-/** What a mount of a volume shows: an open file, so that no path leads to it. The caller closes the handle. */
+/** A mount of a volume shows this open file. No path leads to it. The caller closes the handle. */
 export interface MountSource {
   handle: FileHandle;
   isDirectory: boolean;

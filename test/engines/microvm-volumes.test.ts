@@ -261,7 +261,7 @@ describeMicrovm('volumes of virtual machines', () => {
   });
 });
 
-/** Of any state: the end of a process is awaited by its parent. */
+/** A process that has ended, and that its parent has not reaped, is gone. */
 function isThere(pid: number): boolean {
   try {
     return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));

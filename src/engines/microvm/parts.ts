@@ -25,7 +25,7 @@ export interface MicrovmParts {
   boot: BootFiles;
   images: VmImages;
   volumes: VolumeStore;
-  /** Of volumes. Undefined: this machine has none, and no volume can be mounted. */
+  /** The program that serves volumes. Undefined: this machine has none, and no volume can be mounted. */
   fileServer: FileServer | undefined;
   /** Memory of a monitor beside that of its guest, which the kernel enforces. */
   overheadMib: number;

@@ -23,7 +23,7 @@ import { untilReady } from './until-ready.js';
 import { fileServerCommand } from './volumes/file-server.js';
 import { openFolders, type OpenFolder } from './volumes/open-folders.js';
 
-/** Of a file server, and of what the kernel of the machine keeps for its open files. */
+/** A file server needs it, with what the kernel of the machine keeps for its open files. */
 const FOLDER_MIB = 64;
 
 /** Starts virtual machines: their disks, their supervisors, and the wait for their first program. */
