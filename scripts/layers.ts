@@ -208,7 +208,7 @@ const LAYERS: Record<string, Folder> = {
   },
   people: {
     theme: 'organizations',
-    holds: 'People of an OpenID provider: its tokens, their memberships.',
+    holds: 'People: accounts of an OpenID provider, its tokens, memberships, passkeys.',
   },
   keys: {
     theme: 'organizations',

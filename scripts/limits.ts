@@ -15,6 +15,8 @@ import { SESSION_IDLE_MS } from '../src/access/session-uses.js';
 import { MEMBER_SESSION_MS, MOST_MEMBER_SESSIONS } from '../src/console/open-member-session.js';
 import { SIGN_INS_UNDER_WAY } from '../src/console/provider-routes.js';
 import { MOST_INVITATIONS } from '../src/members/invite.js';
+import { MOST_CHALLENGES } from '../src/people/passkeys/challenge.js';
+import { MOST_PASSKEYS } from '../src/people/passkeys/register.js';
 import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
@@ -334,6 +336,12 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'sessions of a member in the console',
       value: number(MOST_MEMBER_SESSIONS),
       beyond: 'a further sign-in ends the oldest',
+    },
+    { limit: 'passkeys of a member', value: number(MOST_PASSKEYS), beyond: { error: 'quota_exceeded' } },
+    {
+      limit: 'begun sign-ins with passkeys, of one network and in all',
+      value: `${number(MOST_CHALLENGES.each)}, ${number(MOST_CHALLENGES.total)}`,
+      beyond: 'a further one ends the oldest, whose person begins again',
     },
     {
       limit: 'time of a session of a member, and its time without a request',

@@ -5,6 +5,8 @@ import { addRequestContexts } from './access/request-context.js';
 import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
 import { eventRoutes } from './audit/routes.js';
+import { passkeyRoutes } from './console/passkey-routes.js';
+import { passkeySignInRoutes } from './console/passkey-sign-in-routes.js';
 import { consolePages } from './console/pages.js';
 import { loadProvider } from './console/loaded-provider.js';
 import { backChannelRoute, providerRoutes, signInOptionsRoute } from './console/provider-routes.js';
@@ -212,7 +214,10 @@ export async function buildApp(
     quotaRoutes(api, ctx);
     keyRoutes(api, ctx);
     mcpRoute(api, ctx);
-    if (ctx.settings.console) sessionRoutes(api, ctx, authentication, provider);
+    if (ctx.settings.console) {
+      sessionRoutes(api, ctx, authentication, provider);
+      passkeyRoutes(api, ctx, authentication);
+    }
   });
   await app.register(async (internal) => tunnelRoute(internal, ctx));
   if (ctx.settings.console && !onlyForwarded) {
@@ -222,7 +227,11 @@ export async function buildApp(
         signInRoutes(byKey, ctx, authentication!);
         return Promise.resolve();
       });
-      signInOptionsRoute(open, provider);
+      await open.register(async (byPasskey) => {
+        passkeySignInRoutes(byPasskey, ctx, authentication!);
+        return Promise.resolve();
+      });
+      signInOptionsRoute(open, ctx.settings, provider);
       if (provider) {
         await open.register(async (byProvider) => {
           providerRoutes(byProvider, ctx, authentication!, provider);

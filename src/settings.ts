@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { DEFAULT_CONFIG, settingsAmong, type Config, type SettingName } from './config/options.js';
+import { passkeySettings, type PasskeySettings } from './config/passkey-settings.js';
 import { providerSettings, type ProviderSettings } from './config/provider-settings.js';
 import { connectionsFor } from './http/connections.js';
 import { REFUSAL_GAP_MS } from './http/refusal-delays.js';
@@ -104,6 +105,7 @@ export type Settings = typeof FIXED_SETTINGS &
     webhooks: WebhookSettings;
     /** Null: people sign in by links. */
     provider: ProviderSettings | null;
+    passkeys: PasskeySettings;
     /** The addresses that registries may have. */
     registryReach: RegistryReach;
     /** The most open connections of the API, in total and of one address. */
@@ -122,6 +124,7 @@ export function settingsOf(config: Config, priceBook: PriceBook | null): Setting
     priceBook,
     webhooks: webhookSettings(config),
     provider: providerSettings(config),
+    passkeys: passkeySettings(config),
     registryReach: registryReach(config),
     connections: connectionSettings(config),
   };

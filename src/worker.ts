@@ -8,6 +8,7 @@ import { deleteExpiredKeys } from './idempotency/jobs.js';
 import { recordExpiredKeys } from './keys/jobs.js';
 import { deleteExpiredLinks } from './members/jobs.js';
 import { deleteUsedLogoutTokens } from './people/jobs.js';
+import { deleteExpiredChallenges } from './people/passkeys/jobs.js';
 import { startLoop, type Loop } from './lib/loop.js';
 import { compactAllCounts } from './quotas/jobs.js';
 import { makeDiskGuard } from './sandboxes/full-disk/guard.js';
@@ -106,6 +107,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(deleteExpiredSessions, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredLinks, FORGET_KEYS_EVERY_MS),
     job(deleteUsedLogoutTokens, FORGET_KEYS_EVERY_MS),
+    job(deleteExpiredChallenges, FORGET_KEYS_EVERY_MS),
     job(deleteExpiredTickets, FORGET_KEYS_EVERY_MS),
     job(deleteEndedPreviews, FORGET_KEYS_EVERY_MS),
     job(deleteOldTraces, FORGET_KEYS_EVERY_MS),

@@ -29,10 +29,13 @@ export class SessionCookies {
   private readonly secureName: string;
   private readonly path: string;
 
-  constructor({ basePath }: Pick<Settings, 'basePath'>) {
+  constructor(
+    { basePath }: Pick<Settings, 'basePath'>,
+    private readonly name = NAME,
+  ) {
     this.path = basePath ?? '/';
     // Browsers accept the first name only from the host itself, over HTTPS and for every path, the second over HTTPS.
-    this.secureName = `${basePath === undefined ? '__Host-' : '__Secure-'}${NAME}`;
+    this.secureName = `${basePath === undefined ? '__Host-' : '__Secure-'}${name}`;
   }
 
   /**
@@ -45,7 +48,7 @@ export class SessionCookies {
     const pairs = cookie.split(';').map((pair) => pair.trim());
     const valuesOf = (name: string) => pairs.filter((pair) => pair.startsWith(`${name}=`));
     // A page of another host could have set the name without the prefix.
-    const name = isHttps(request) || valuesOf(this.secureName).length > 0 ? this.secureName : NAME;
+    const name = isHttps(request) || valuesOf(this.secureName).length > 0 ? this.secureName : this.name;
     const [value, ...others] = valuesOf(name);
     return value === undefined || others.length > 0 ? undefined : value.slice(name.length + 1);
   }
@@ -57,12 +60,12 @@ export class SessionCookies {
   give(request: FastifyRequest, token: string, maxAgeSecs: number, isPublicHttps = false): string {
     return isPublicHttps || isHttps(request)
       ? `${this.secureName}=${token}; ${this.attributes(maxAgeSecs)}; Secure`
-      : `${NAME}=${token}; ${this.attributes(maxAgeSecs)}`;
+      : `${this.name}=${token}; ${this.attributes(maxAgeSecs)}`;
   }
 
-  /** The cookies that remove each session cookie from the browser. */
+  /** The cookies that remove it from the browser, under each name. */
   clear(): string[] {
-    return [`${NAME}=; ${this.attributes(0)}`, `${this.secureName}=; ${this.attributes(0)}; Secure`];
+    return [`${this.name}=; ${this.attributes(0)}`, `${this.secureName}=; ${this.attributes(0)}; Secure`];
   }
 
   private attributes(maxAgeSecs: number): string {

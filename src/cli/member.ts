@@ -17,6 +17,7 @@ import { unlinkMember } from '../members/unlink.js';
 import { databaseCommand, print, tableCommand, withDatabase, type CommonOptions } from './command.js';
 import { withConfig } from './config-options.js';
 import { explained } from './explained.js';
+import { passkeysCommand, removePasskeysCommand } from './member-passkeys.js';
 import { namedOrg } from './named-org.js';
 import { invitationHours, linkMinutes, memberLabel } from './options.js';
 import { table } from './table.js';
@@ -33,6 +34,8 @@ export function memberCommand(): Command {
     .addCommand(inviteCommand())
     .addCommand(invitationsCommand())
     .addCommand(revokeInvitationCommand())
+    .addCommand(passkeysCommand())
+    .addCommand(removePasskeysCommand())
     .addCommand(listCommand())
     .addCommand(removeCommand());
 }

@@ -1,5 +1,5 @@
 import { isCidr } from '../lib/cidr.js';
-import { httpOrigin, httpUrl, list, onOff, pairs, path, text } from '../options/types.js';
+import { choice, httpOrigin, httpUrl, list, onOff, pairs, path, text } from '../options/types.js';
 
 /** The roles that groups can give (access/roles.ts), the strongest first. */
 export const GROUP_ROLES = ['owner', 'admin', 'developer', 'member', 'viewer', 'finance', 'auditor'] as const;
@@ -13,6 +13,12 @@ export const SIGN_IN_OPTIONS = {
       'URL at which browsers reach the service, without --base-path, for links and for the provider of sign-ins',
     unset: 'http://localhost with --port',
     setting: true,
+  },
+  passkeys: {
+    type: choice('<when>', ['auto', 'on', 'off']),
+    description:
+      'whether members sign in with passkeys, at --public-url or localhost; auto: where people have no --oidc-issuer',
+    default: 'auto',
   },
   oidcIssuer: {
     type: httpUrl,

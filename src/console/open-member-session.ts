@@ -24,8 +24,9 @@ export interface OpenedSession extends Session {
 
 interface Opening {
   at: Instant;
-  method: 'link' | 'provider' | 'switch';
+  method: 'link' | 'passkey' | 'provider' | 'switch';
   account?: SessionAccount | null;
+  passkeyId?: string;
   /** The absolute end. Default: a whole session from now on. */
   expiresAt?: Instant;
 }
@@ -34,7 +35,7 @@ interface Opening {
 export async function openMemberSession(
   tx: Transaction,
   member: MemberRow & { org_id: string },
-  { at, method, account = null, expiresAt = addMillis(at, MEMBER_SESSION_MS) }: Opening,
+  { at, method, account = null, passkeyId, expiresAt = addMillis(at, MEMBER_SESSION_MS) }: Opening,
 ): Promise<OpenedSession> {
   const { org_id: orgId, id: memberId } = member;
   const token = MEMBER_TOKEN.make();
@@ -59,11 +60,18 @@ export async function openMemberSession(
     expires_at: expiresAt,
     idle_at: idleAt,
     account,
+    passkey_id: passkeyId ?? null,
   });
   await recordEvent(tx, {
     ...about,
     type: 'member_session_opened',
-    payload: { session_id: id, ...facts, method, expires_at: shortInstant(expiresAt) },
+    payload: {
+      session_id: id,
+      ...facts,
+      method,
+      ...(passkeyId === undefined ? {} : { passkey_id: passkeyId }),
+      expires_at: shortInstant(expiresAt),
+    },
   });
   const holder: MemberSessionRow = {
     org_id: orgId,

@@ -10,7 +10,9 @@ import { continueBody } from '../http/expect.js';
 import type { App } from '../http/route.js';
 import { Nullable } from '../http/schema.js';
 import { clientNetworkOf } from '../lib/cidr.js';
+import { reasonAgainst } from '../people/passkeys/relying-party.js';
 import { SignInRefused, type RefusalCode } from '../people/refused.js';
+import type { Settings } from '../settings.js';
 import type { LoadedProvider } from './loaded-provider.js';
 import { isSameState, SignInCookies } from './sign-in-cookie.js';
 import { signInByProvider } from './sign-in-by-provider.js';
@@ -22,16 +24,27 @@ const URL_OF_PROVIDER = '/console/sign-in/provider';
 export const SIGN_INS_UNDER_WAY = { total: 16, each: 4 };
 const LOGOUT_TOKEN_LIMIT = 16 * 1_024;
 
-const OptionsResponse = Type.Object({ provider: Nullable(Type.Object({ name: Type.String() })) });
+const OptionsResponse = Type.Object({
+  provider: Nullable(Type.Object({ name: Type.String() })),
+  /** Whether they work at the address that the browser used. */
+  passkeys: Type.Boolean(),
+});
 
 /** Tells the sign-in page how people sign in here. */
-export function signInOptionsRoute(app: App, provider: LoadedProvider | undefined): void {
+export function signInOptionsRoute(
+  app: App,
+  { passkeys }: Pick<Settings, 'passkeys'>,
+  provider: LoadedProvider | undefined,
+): void {
   app.get(
     '/console/sign-in/options',
     { schema: { hide: true, response: { 200: OptionsResponse } } },
-    async (_request, reply) => {
+    async ({ client }, reply) => {
       void reply.header('cache-control', 'no-store');
-      return Promise.resolve({ provider: provider ? { name: provider.settings.name } : null });
+      return Promise.resolve({
+        provider: provider ? { name: provider.settings.name } : null,
+        passkeys: reasonAgainst(passkeys, client) === null,
+      });
     },
   );
 }

@@ -47,8 +47,9 @@ export interface NewMemberSession {
   created_at: Instant;
   expires_at: Instant;
   idle_at: Instant;
-  /** Null: a link opened it. */
+  /** Null: a link or a passkey opened it. */
   account: SessionAccount | null;
+  passkey_id: string | null;
 }
 
 /** The session of the provider behind a session here. */
@@ -60,11 +61,11 @@ export interface SessionAccount {
 }
 
 export async function insertMemberSession(sql: Sql, session: NewMemberSession): Promise<void> {
-  const { org_id, hash, id, member_id, created_at, expires_at, idle_at, account } = session;
+  const { org_id, hash, id, member_id, created_at, expires_at, idle_at, account, passkey_id } = session;
   await sql.query(
     `insert into console_sessions (org_id, hash, id, member_id, created_at, expires_at, idle_at, person_id, sid,
-       sealed_by, sealed)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+       sealed_by, sealed, passkey_id)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
     [
       org_id,
       hash,
@@ -77,6 +78,7 @@ export async function insertMemberSession(sql: Sql, session: NewMemberSession): 
       account?.sid ?? null,
       account?.sealed?.keyId ?? null,
       account?.sealed?.bytes ?? null,
+      passkey_id,
     ],
   );
 }

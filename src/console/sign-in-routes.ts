@@ -8,19 +8,18 @@ import type { ServiceContext } from '../context.js';
 import { Slots } from '../fairness/slots.js';
 import { clientAddressOf } from '../http/client-address.js';
 import { ApiError } from '../http/errors.js';
-import { continueBody } from '../http/expect.js';
-import { readJson } from '../http/read-json.js';
 import type { App } from '../http/route.js';
 import { clientNetworkOf } from '../lib/cidr.js';
 import { presentSession, SessionResponse } from './session-response.js';
 import { SESSION_URL } from './session-routes.js';
 import { signIn } from './sign-in.js';
 import { signInByLink } from './sign-in-by-link.js';
+import { acceptSmallBodies } from './small-bodies.js';
 
 const SignInRequest = Type.Object({ key: Type.String() }, { additionalProperties: false });
 const LinkRequest = Type.Object({ link: Type.String() }, { additionalProperties: false });
 
-/** Many times the length of a key. The body is read before the caller is known, so it is kept small. */
+/** Many times the length of a key. */
 const SIGN_IN_LIMIT = 1_024;
 /** Each try of a link takes a connection of the database. */
 const LINKS_UNDER_WAY = { total: 4, each: 2 };
@@ -33,19 +32,7 @@ export function signInRoutes(
 ): void {
   const cookies = new SessionCookies(settings);
   const links = new Slots(LINKS_UNDER_WAY);
-  app.addHook('preParsing', ({ raw }, _reply, _payload, done) => {
-    continueBody(raw);
-    done();
-  });
-  app.addContentTypeParser('application/json', ({ raw }, payload, done) => {
-    const arrived = (bytes: number) => {
-      if (bytes > SIGN_IN_LIMIT) {
-        throw new ApiError('payload_too_large', undefined, { limit_bytes: SIGN_IN_LIMIT });
-      }
-    };
-    arrived(Number(raw.headers['content-length'] ?? 0));
-    readJson(payload, { arrived, byteLists: false }, done);
-  });
+  acceptSmallBodies(app, SIGN_IN_LIMIT);
   const onRequest = (request: FastifyRequest, _reply: FastifyReply, done: () => void) => {
     // A page of another origin could sign a person in as somebody else.
     checkOwnOrigin(request);

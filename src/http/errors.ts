@@ -11,6 +11,12 @@ export const CATALOGUE = {
     message: 'the body is not valid JSON',
     remedy: 'Send one JSON object in UTF-8.',
   },
+  passkey_refused: {
+    status: 400,
+    message: 'the new passkey was not accepted',
+    remedy:
+      'Begin again: a challenge works once, for five minutes. The authenticator must verify its user by PIN or biometrics; the log of the service has the reason.',
+  },
   invalid_sandbox_config: {
     status: 400,
     message: 'the sandbox cannot be made as asked',
@@ -51,6 +57,12 @@ export const CATALOGUE = {
     message: 'the link is unknown, used or expired',
     remedy: 'Ask the operator for a new one: `sandkeep member link`. A link opens one session.',
   },
+  invalid_passkey: {
+    status: 401,
+    message: 'the passkey was not accepted',
+    remedy:
+      'Begin the sign-in again: a challenge works once, for five minutes, in one browser. Without a passkey, ask the operator for a link: `sandkeep member link`.',
+  },
   preview_access_required: {
     status: 401,
     message: 'this preview needs a grant',
@@ -66,6 +78,17 @@ export const CATALOGUE = {
     status: 403,
     message: 'a change by cookie needs the CSRF token of the session',
     remedy: 'Send the `csrf_token` of `GET /console/session` in the header `x-csrf-token`.',
+  },
+  recent_sign_in_required: {
+    status: 403,
+    message: 'passkeys change only within 15 minutes of the sign-in',
+    remedy: 'Sign out, and sign in again.',
+  },
+  passkeys_unavailable: {
+    status: 403,
+    message: 'there are no passkeys here',
+    remedy:
+      'The message says why. Passkeys need the console at the https address of --public-url, or at http://localhost.',
   },
   owner_required: {
     status: 403,
@@ -189,6 +212,11 @@ export const CATALOGUE = {
     message: 'there is no such invitation',
     remedy: '`GET /v1/invitations` lists the open ones. One that was accepted or revoked is gone.',
   },
+  passkey_not_found: {
+    status: 404,
+    message: 'there is no such passkey',
+    remedy: '`sandkeep member passkeys` lists the passkeys of a member, and the page "Account" your own.',
+  },
   preview_not_found: {
     status: 404,
     message: 'there is no such preview',
@@ -233,6 +261,11 @@ export const CATALOGUE = {
     status: 409,
     message: 'the address is that of a member',
     remedy: 'Change the role of the member instead: `PATCH /v1/members/{member_id}`.',
+  },
+  last_passkey: {
+    status: 409,
+    message: 'this is your only passkey',
+    remedy: 'Add another one first: without any, only a link of the operator signs you in.',
   },
   last_owner: {
     status: 409,

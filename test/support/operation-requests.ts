@@ -470,6 +470,7 @@ const TABLES = [
   'member_links',
   'console_sessions',
   'member_invitations',
+  'member_passkeys',
   'idempotency_keys',
   'webhooks',
   'webhook_deliveries',

@@ -17,6 +17,9 @@ const member = {
 const invitation = { invitation_id: Uuid, redacted_email: text, role: text, labels: StringMap() };
 const memberSession = { session_id: Uuid, ...member };
 
+/** `name`: in the words of the member. */
+const passkey = { ...member, passkey_id: Uuid, name: text };
+
 /** People of an organization: their memberships, invitations and sessions of the console. */
 export const MEMBER_EVENTS = {
   member_added: event('member', ANYONE, 'A member was added.', member),
@@ -43,16 +46,28 @@ export const MEMBER_EVENTS = {
     ...member,
     expires_at: DateTime,
   }),
+  member_passkey_added: event('member', ['user'], 'A member added a passkey.', passkey),
+  member_passkey_removed: event(
+    'member',
+    ['user', 'system'],
+    'A member or the operator removed a passkey, and the sessions that it opened ended.',
+    passkey,
+  ),
   member_session_opened: event(
     'member',
     ['user'],
-    'A member signed in to the console: by a link of the operator, by the provider, or by a switch from another organization.',
-    { ...memberSession, method: Words(['link', 'provider', 'switch']), expires_at: DateTime },
+    'A member signed in to the console: by a link of the operator, by a passkey, by the provider, or by a switch from another organization.',
+    {
+      ...memberSession,
+      method: Words(['link', 'passkey', 'provider', 'switch']),
+      passkey_id: Type.Optional(Uuid),
+      expires_at: DateTime,
+    },
   ),
   member_session_ended: event(
     'member',
     ['user'],
-    'A session of a member ended. `signed_out`: by the member. `provider`: by the back channel. `switched`: by a switch to another organization. `replaced`: by a later sign-in, as the oldest one. A session that ends with its member or its time has no such event.',
+    'A session of a member ended. `signed_out`: by the member. `provider`: by the back channel. `switched`: by a switch to another organization. `replaced`: by a later sign-in, as the oldest one. A session that ends with its member, its passkey or its time has no such event.',
     { ...memberSession, reason },
   ),
 };

@@ -44,11 +44,17 @@ const CONSOLE = [
   'DELETE /console/session',
   'GET /console',
   'GET /console/*',
+  'DELETE /console/session/passkeys/:passkey_id',
   'GET /console/session',
+  'GET /console/session/passkeys',
   'GET /console/sign-in/options',
   'POST /console/session',
   'POST /console/session/link',
   'POST /console/session/organization',
+  'POST /console/session/passkey',
+  'POST /console/session/passkey/options',
+  'POST /console/session/passkeys',
+  'POST /console/session/passkeys/options',
 ];
 /** For other processes of the service, whose seal they need: test/api/ports/tunnel.test.ts. */
 const PEERS = ['GET /internal/orgs/:org_id/sandboxes/:sandbox_id/ports/:port'];

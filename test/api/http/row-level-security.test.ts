@@ -103,6 +103,7 @@ test('requests cannot reach tables that belong to no organization', async () => 
     'event_keys',
     'instance',
     'logout_tokens',
+    'passkey_challenges',
     'people',
     'schema_migrations',
     'workers',
