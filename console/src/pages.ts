@@ -134,6 +134,11 @@ export const PAGES: readonly PageEntry[] = [
     group: 'Access',
     load: () => import('./organization/organization').then((module) => module.Organization),
   },
+  {
+    path: '/account',
+    title: 'Account',
+    load: () => import('./account/account').then((module) => module.Account),
+  },
 ];
 
 /** Those of the navigation and of the command palette, for the scopes of the session. */

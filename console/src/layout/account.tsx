@@ -1,3 +1,4 @@
+import { Link } from 'wouter-preact';
 import { announce } from '../lib/announce';
 import { Problem } from '../lib/api';
 import { theme, timeZone } from '../lib/preferences';
@@ -15,13 +16,20 @@ export function Account() {
     });
   return (
     <Menu title={session.value?.organization.name ?? ''} label="Session and appearance" class="account">
-      {() => (
+      {(close) => (
         <>
           <p>
             <Identity />
             <br />
             until <Time at={session.value?.expires_at} />
           </p>
+          {session.value?.member != null && (
+            <p>
+              <Link href="/account" onClick={close}>
+                Account and passkeys
+              </Link>
+            </p>
+          )}
           <OrganizationChoice />
           <label>
             Colours{' '}

@@ -22,10 +22,16 @@ export async function switchOrganization(id: string): Promise<void> {
   await openSession(`${ADDRESS}/organization`, { organization_id: id });
 }
 
-/** The provider that people sign in with. Null: there is none. */
-export async function signInOptions(signal: AbortSignal): Promise<{ provider: { name: string } | null }> {
+interface SignInOptions {
+  /** The provider that people sign in with. Null: there is none. */
+  provider: { name: string } | null;
+  /** Whether passkeys work at this address. */
+  passkeys: boolean;
+}
+
+export async function signInOptions(signal: AbortSignal): Promise<SignInOptions> {
   const answer = await request('/console/sign-in/options', { signal });
-  return (await answer.json()) as { provider: { name: string } | null };
+  return (await answer.json()) as SignInOptions;
 }
 
 async function openSession(address: string, body: object): Promise<void> {

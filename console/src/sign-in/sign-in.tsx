@@ -10,24 +10,29 @@ import { ErrorPanel } from '../parts/error-panel';
 import { Field } from '../parts/field';
 import { REFUSALS } from './refusals';
 
+/** The code of passkeys is loaded with the first use. */
+async function enterByPasskey(): Promise<void> {
+  await (await import('../lib/passkeys')).signInByPasskey();
+}
+
 export function SignIn() {
   const query = new URLSearchParams(useSearch());
   const to = query.get('to') ?? '/';
   const refusal = REFUSALS.get(query.get('problem') ?? '');
   const options = useResource('sign-in-options', signInOptions);
-  const { provider } = options.data ?? { provider: null };
+  const { provider, passkeys } = options.data ?? { provider: null, passkeys: false };
   const [, go] = useLocation();
   const [problem, setProblem] = useState<Problem>();
   const [isBusy, setBusy] = useState(false);
   // Only a path of the console: an address elsewhere would make this page a redirector.
   const target = /^\/(?![/\\])/.test(to) ? to : '/';
 
-  const enter = async (open: () => Promise<void>) => {
+  const enter = async (open: () => Promise<void>, then = target) => {
     setBusy(true);
     setProblem(undefined);
     try {
       await open();
-      go(target, { replace: true });
+      go(then, { replace: true });
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
       setProblem(error);
@@ -71,7 +76,8 @@ export function SignIn() {
           type="button"
           class="primary"
           disabled={isBusy}
-          onClick={() => void enter(() => signInByLink(link))}
+          // The link works once: the account has the way to sign in again.
+          onClick={() => void enter(() => signInByLink(link), passkeys ? '/account' : target)}
         >
           Sign in
         </button>
@@ -96,6 +102,13 @@ export function SignIn() {
           <a class="button primary" href={addressOfProvider}>
             Sign in with {provider.name}
           </a>
+        </p>
+      )}
+      {passkeys && (
+        <p>
+          <button type="button" disabled={isBusy} onClick={() => void enter(enterByPasskey)}>
+            Use a passkey
+          </button>
         </p>
       )}
       <form onSubmit={submit}>
