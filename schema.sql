@@ -132,6 +132,7 @@ create table console_sessions (
   sid text collate "C",
   sealed_by text,
   sealed bytea,
+  passkey_id uuid,
   constraint console_sessions_pkey PRIMARY KEY (org_id, hash),
   constraint console_sessions_hash_check CHECK ((octet_length(hash) = 32)),
   constraint console_sessions_hash_key UNIQUE (hash),
@@ -140,12 +141,15 @@ create table console_sessions (
   constraint console_sessions_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint console_sessions_org_id_key_id_fkey FOREIGN KEY (org_id, key_id) REFERENCES api_keys(org_id, id),
   constraint console_sessions_org_id_member_id_fkey FOREIGN KEY (org_id, member_id) REFERENCES org_members(org_id, id) ON DELETE CASCADE,
+  constraint console_sessions_org_id_passkey_id_fkey FOREIGN KEY (org_id, passkey_id) REFERENCES member_passkeys(org_id, id) ON DELETE CASCADE,
+  constraint console_sessions_passkey CHECK (((passkey_id IS NULL) OR (member_id IS NOT NULL))),
   constraint console_sessions_person CHECK (((person_id IS NULL) OR (member_id IS NOT NULL))),
   constraint console_sessions_person_id_fkey FOREIGN KEY (person_id) REFERENCES people(id)
 );
 CREATE INDEX console_sessions_expiry ON public.console_sessions USING btree (expires_at);
 CREATE INDEX console_sessions_of_key ON public.console_sessions USING btree (org_id, key_id, created_at);
 CREATE INDEX console_sessions_of_member ON public.console_sessions USING btree (org_id, member_id, created_at);
+CREATE INDEX console_sessions_of_passkey ON public.console_sessions USING btree (org_id, passkey_id) WHERE (passkey_id IS NOT NULL);
 CREATE INDEX console_sessions_of_person ON public.console_sessions USING btree (person_id) WHERE (person_id IS NOT NULL);
 CREATE TRIGGER console_sessions_deleted AFTER DELETE ON public.console_sessions FOR EACH STATEMENT EXECUTE FUNCTION announce_console_sessions();
 create policy own_organization on console_sessions using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
@@ -402,6 +406,27 @@ create table member_links (
 CREATE INDEX member_links_expiry ON public.member_links USING btree (expires_at);
 create policy own_organization on member_links using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
+create table member_passkeys (
+  org_id uuid not null,
+  id uuid not null,
+  member_id uuid not null,
+  credential_id bytea not null,
+  public_key bytea not null,
+  counter bigint not null,
+  transports text[] not null,
+  name text not null,
+  created_at timestamp with time zone not null,
+  used_at timestamp with time zone,
+  constraint member_passkeys_pkey PRIMARY KEY (org_id, id),
+  constraint member_passkeys_counter_check CHECK ((counter >= 0)),
+  constraint member_passkeys_credential_id_check CHECK (((octet_length(credential_id) >= 1) AND (octet_length(credential_id) <= 1023))),
+  constraint member_passkeys_credential_id_key UNIQUE (credential_id),
+  constraint member_passkeys_org_id_member_id_fkey FOREIGN KEY (org_id, member_id) REFERENCES org_members(org_id, id) ON DELETE CASCADE,
+  constraint member_passkeys_public_key_check CHECK (((octet_length(public_key) >= 1) AND (octet_length(public_key) <= 2048)))
+);
+CREATE INDEX member_passkeys_of_member ON public.member_passkeys USING btree (org_id, member_id, created_at, id);
+create policy own_organization on member_passkeys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
 create table org_members (
   org_id uuid not null,
   id uuid not null,
@@ -442,6 +467,23 @@ create table orgs (
 );
 CREATE TRIGGER preview_settings_changed AFTER UPDATE OF public_previews, preview_notice ON public.orgs FOR EACH ROW EXECUTE FUNCTION announce_preview_settings();
 create policy own_organization on orgs using (id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table passkey_challenges (
+  hash bytea not null,
+  purpose text not null,
+  source bytea not null,
+  challenge bytea not null,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  constraint passkey_challenges_pkey PRIMARY KEY (hash),
+  constraint passkey_challenges_challenge_check CHECK ((octet_length(challenge) = 32)),
+  constraint passkey_challenges_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint passkey_challenges_purpose_check CHECK ((purpose = ANY (ARRAY['register'::text, 'sign_in'::text]))),
+  constraint passkey_challenges_source_check CHECK ((octet_length(source) = 32))
+);
+CREATE INDEX passkey_challenges_created ON public.passkey_challenges USING btree (created_at);
+CREATE INDEX passkey_challenges_expiry ON public.passkey_challenges USING btree (expires_at);
+CREATE INDEX passkey_challenges_of_source ON public.passkey_challenges USING btree (source, created_at);
 
 create table pauses (
   org_id uuid not null,
