@@ -145,7 +145,7 @@ describeBrowser('passkeys in a browser', () => {
     await page.getByRole('cell', { name: 'laptop', exact: true }).waitFor();
   });
 
-  test('of two organizations sign in to their own', async () => {
+  test('sign in to the organization that they were added in', async () => {
     const { page } = visitor;
     await join('lin@example.com');
     await signOut();

@@ -13,8 +13,8 @@ export const CHALLENGE_MS = 5 * 60_000;
 export const MOST_CHALLENGES = { total: 10_000, each: 100 };
 
 /**
- * Stores a new challenge for the browser that has a token. A later one replaces it. `pool`: not that of a request, which
- * cannot reach the table.
+ * Stores a new challenge for the browser that has a token. A later one replaces it. `pool`: not that of a request,
+ * which cannot reach the table.
  */
 export async function makeChallenge(
   { pool, now }: Pick<Context, 'pool' | 'now'>,

@@ -225,7 +225,7 @@ describe('a passkey', () => {
     expect(rows).toEqual([]);
   });
 
-  test('of another person can be neither removed nor used for its member', async () => {
+  test('can be neither removed nor used by another person', async () => {
     await addPasskey(session, authenticator);
     await addPasskey(session, new Authenticator(url));
     const [passkey] = await list();
