@@ -1,6 +1,7 @@
 #include "control.h"
 #include "../protocol.h"
 #include "entropy.h"
+#include "sync.h"
 #include "times.h"
 #include "use.h"
 #include <asm/poll.h>
@@ -90,6 +91,7 @@ static void handle_line(void) {
   if (time) handle_clock(time);
   else if (seed) handle_seed(seed);
   else if (same(line, "use", sizeof "use")) answer_use();
+  else if (same(line, "sync", sizeof "sync")) begin_sync();
   else if (same(line, "stop", sizeof "stop")) is_stop_requested = 1;
 }
 

@@ -6,6 +6,7 @@
  *   ready                process 1 of the sandbox runs its program
  *   end CODE SIGNAL OOM  the command has ended, and the sandbox goes on (../init/record.h)
  *   use MICROS BYTES N   the answer to `use`: processor time, memory, processes (use.h)
+ *   synced               the answer to `sync`
  *   exit CODE OOM        the sandbox has ended, and the machine turns itself off
  *   failed WORDS         the machine cannot start the sandbox, and turns itself off
  * Of the service:
@@ -13,6 +14,7 @@
  *   clock NANOSECONDS    sets the clock; since 1970
  *   seed HEX             adds random bytes
  *   use                  asks for the resources that the sandbox uses
+ *   sync                 writes what programs have written to the disk (sync.h)
  * Unknown lines are ignored. A service that does not read holds nothing up, and loses lines.
  */
 #ifndef SANDKEEP_CONTROL_H

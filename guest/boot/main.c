@@ -19,6 +19,7 @@
 #include "root.h"
 #include "sandbox.h"
 #include "sessions.h"
+#include "sync.h"
 #include "times.h"
 #include "use.h"
 #include <linux/eventpoll.h>
@@ -163,6 +164,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     long ended;
     while ((ended = call(__NR_wait4, -1, &status, WNOHANG, 0)) > 0)
       if (ended == sandbox.process) finish(status);
+      else if (end_sync(ended)) moved = 1;
     wait_for_events(moved ? 0 : is_session_waiting() ? LISTEN_TICK : -1);
   }
 }

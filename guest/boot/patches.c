@@ -12,6 +12,7 @@
 #define DIRECTORY_MODE 0755
 #define KIND 0170000
 #define PERMISSIONS 07777
+#define ID_BYTES 16
 #define MISSING 0 /* no kind of file has this mode */
 
 static int current;
@@ -106,16 +107,37 @@ static void apply(Reader from) {
   }
 }
 
+/* Programs take the id of a machine for unique. A sandbox without one gets none. */
+static void renew_machine_id(void) {
+  u8 id[ID_BYTES];
+  char text[2 * ID_BYTES + 1];
+  struct statx found;
+  long file = call(__NR_openat, AT_FDCWD, "/etc/machine-id", O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+  if (file < 0) return;
+  long failed = call6(__NR_statx, file, (long)"", AT_EMPTY_PATH, STATX_BASIC_STATS, (long)&found, 0);
+  if (failed == 0 && (found.stx_mode & KIND) == S_IFREG && found.stx_size > 0) {
+    need(call(__NR_getrandom, id, sizeof id, 0, 0), "get", "random bytes");
+    for (int i = 0; i < ID_BYTES; i++) {
+      text[2 * i] = "0123456789abcdef"[id[i] >> 4];
+      text[2 * i + 1] = "0123456789abcdef"[id[i] & 15];
+    }
+    text[2 * ID_BYTES] = '\n';
+    need(call(__NR_ftruncate, file, 0, 0, 0), "renew", "/etc/machine-id");
+    need(call(__NR_write, file, text, sizeof text, 0), "renew", "/etc/machine-id");
+  }
+  call(__NR_close, file, 0, 0, 0);
+}
+
 void apply_patches(void) {
   int pair[2], status = 0;
   char words[LIMIT_CONTROL_LINE];
-  if (configuration.patch_count == 0) return;
   need(call(__NR_pipe2, pair, O_CLOEXEC, 0, 0), "make a pipe", 0);
   long child = need(call(__NR_clone, SIGCHLD, 0, 0, 0), "start a process", 0);
   if (child == 0) {
     failure_pipe = pair[1];
     need(call(__NR_chroot, ROOT, 0, 0, 0), "enter", ROOT);
     need(call(__NR_chdir, "/", 0, 0, 0), "enter", ROOT);
+    if (configuration.is_copy) renew_machine_id();
     for (; current < configuration.patch_count; current++) apply(configuration.patches[current]);
     leave(0);
   }

@@ -4,7 +4,7 @@
 
 /*
  * Makes them below ROOT. Gives up at the first that fails, with its number and its reason. Paths and links are those of
- * the sandbox: a process with its root makes the changes.
+ * the sandbox: a process with its root makes the changes. On a copy it renews /etc/machine-id first.
  */
 void apply_patches(void);
 

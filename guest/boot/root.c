@@ -49,20 +49,26 @@ static void make_draft(char draft[NAME_ROOM]) {
   need(made, "make a directory on", DISK);
 }
 
+static void change(const char *upper) {
+  if (configuration.patch_count == 0 && !configuration.is_copy) return;
+  mount_overlay(upper);
+  apply_patches();
+  need(call(__NR_umount2, ROOT, 0, 0, 0), "unmount", ROOT);
+}
+
 /* The root directory of the disk is new. It gets the attributes of that of the image, the patches, then its name. */
 static void make_upper(void) {
   char draft[NAME_ROOM];
   struct statx from;
-  if (call(__NR_faccessat, AT_FDCWD, UPPER, 0, 0) == 0) return;
+  if (call(__NR_faccessat, AT_FDCWD, UPPER, 0, 0) == 0) {
+    if (configuration.is_copy) change(UPPER);
+    return;
+  }
   make_draft(draft);
   need(call6(__NR_statx, AT_FDCWD, (long)BASE, 0, STATX_BASIC_STATS, (long)&from, 0), "read", BASE);
   need(call6(__NR_fchownat, AT_FDCWD, (long)draft, from.stx_uid, from.stx_gid, 0, 0), "set the owner of", draft);
   need(call(__NR_fchmodat, AT_FDCWD, draft, from.stx_mode & 07777, 0), "set the mode of", draft);
-  if (configuration.patch_count > 0) {
-    mount_overlay(draft);
-    apply_patches();
-    need(call(__NR_umount2, ROOT, 0, 0, 0), "unmount", ROOT);
-  }
+  change(draft);
   /* The files are complete before the name is. */
   call(__NR_sync, 0, 0, 0, 0);
   need(call6(__NR_renameat2, AT_FDCWD, (long)draft, AT_FDCWD, (long)UPPER, 0, 0), "rename", draft);

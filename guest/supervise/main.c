@@ -21,6 +21,8 @@
  *   pause, resume       the processors
  *   save BYTES          the memory, as far as its file is no larger (memory.h): the answer is the line `unsaved WORDS`
  *                       where the sandbox runs on; the socket closes when the run has ended
+ *   hold                the processors stand still until the client is gone (hold.h): the answer is the line `held`,
+ *                       `busy` during another hold, or `unheld WORDS` where they run on, also later
  *   use                 the answer is the line that the sandbox sends: use CPU_MICROS MEMORY_BYTES PROCESSES; a line
  *                       without a request is dropped
  *
@@ -28,6 +30,7 @@
  */
 #include "../common/fail.h"
 #include "clock.h"
+#include "hold.h"
 #include "lines.h"
 #include "log.h"
 #include "memory.h"
@@ -81,8 +84,6 @@ static char *find(char *text, const char *words) {
   return 0;
 }
 
-static void say_control(const char *words) { call(__NR_write, monitor.ends[CONTROL], words, length(words), 0); }
-
 /* The sandbox may have no clock of its own, and its processors may have been stopped. */
 static void say_clock(void) {
   char words[48];
@@ -131,6 +132,7 @@ static void take_qmp_line(char *line) {
   if (after(line, "{\"error\":")) take_qmp_error(line);
   char *event = find(line, "\"event\": \"");
   if (!event) return;
+  if (after(event, "RESUME\"")) hold_resumed();
   if (after(event, "RESUME\"") && !record.started) {
     record.started = wall_clock();
     if (restored_from) {
@@ -141,8 +143,10 @@ static void take_qmp_line(char *line) {
     save();
   } else if (after(event, "RESUME\""))
     say_clock();
-  else if (after(event, "STOP\""))
+  else if (after(event, "STOP\"")) {
     take_stop();
+    hold_stopped();
+  }
   else if (after(event, "MIGRATION\"")) {
     if (take_migration(event)) quit();
   } else if (after(event, "SHUTDOWN\"") && !record.stopped) {
@@ -158,6 +162,8 @@ static void take_control_line(char *line) {
   char *words;
   if (after(line, "clock"))
     say_clock();
+  else if (after(line, "synced"))
+    take_synced();
   else if (after(line, "use ")) {
     if (is_use_asked) answer_clients(line);
     is_use_asked = 0;
@@ -191,13 +197,14 @@ static void take_control_line(char *line) {
 
 static void stop_within(long nanos) {
   give_up_save("it is stopped");
+  end_hold("it is stopped");
   long at = steady_clock() + nanos;
   if (record.stop == STOP_NONE && nanos > 0) say_control("stop\n");
   if (record.stop == STOP_NONE) record.stop = STOP_ASKED;
   if (!is_quitting && (deadline == 0 || at < deadline)) deadline = at;
 }
 
-static void take_request(char *line) {
+static void take_request(struct client *client, char *line) {
   char *words = after(line, "stop ");
   long millis = words ? take_number(&words, LONGEST_GRACE) : -1;
   if (millis >= 0) stop_within(millis * (SECOND / 1000));
@@ -207,7 +214,9 @@ static void take_request(char *line) {
   }
   words = after(line, "save ");
   long most_bytes = words ? take_number(&words, MOST_MEMORY) : -1;
-  if (most_bytes >= 0) begin_save(most_bytes);
+  if (most_bytes >= 0 && is_held()) answer_clients("unsaved a snapshot of it is being made");
+  else if (most_bytes >= 0) begin_save(most_bytes);
+  if (after(line, "hold")) begin_hold(client);
   if (after(line, "pause")) say_qmp("{\"execute\":\"stop\"}\n");
   if (after(line, "resume")) say_qmp("{\"execute\":\"cont\"}\n");
 }
@@ -340,6 +349,7 @@ static void serve_round(int signals, long *touched) {
     if (polled[1].revents) admit_client();
     if (polled[0].revents) take_signals(signals);
   }
+  check_hold();
   reap();
   if (deadline && steady_clock() >= deadline) force();
 }

@@ -29,7 +29,7 @@ static struct {
   long deadline; /* by the steady clock */
 } memory = {.file = -1};
 
-static int is_saving(void) { return memory.state == STOPPING || memory.state == WRITING; }
+int is_saving(void) { return memory.state == STOPPING || memory.state == WRITING; }
 
 void begin_save(long most_bytes) {
   if (memory.state != NOTHING || !record.ready || record.stopped || record.stop != STOP_NONE) return;

@@ -18,6 +18,8 @@ extern long restored_from;
 /* Saves the memory, if the sandbox is ready and nothing else is under way. A larger file is given up. */
 void begin_save(long most_bytes);
 
+int is_saving(void);
+
 /* The processors run on, and the service gets the reason. */
 void give_up_save(const char *words);
 

@@ -33,6 +33,8 @@ long listen_at(const char *path, int queue) {
 
 void say_qmp(const char *command) { call(__NR_write, monitor.ends[QMP], command, length(command), 0); }
 
+void say_control(const char *words) { call(__NR_write, monitor.ends[CONTROL], words, length(words), 0); }
+
 void write_oom_score(void) {
   long fd = call(__NR_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
   if (fd >= 0) call(__NR_write, fd, OOM_SCORE, sizeof OOM_SCORE - 1, 0);

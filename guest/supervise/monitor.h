@@ -40,4 +40,7 @@ void start_monitor(void);
 /* Says a command of QMP. */
 void say_qmp(const char *command);
 
+/* Says a line to the sandbox. */
+void say_control(const char *words);
+
 #endif

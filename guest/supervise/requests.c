@@ -7,6 +7,9 @@
 
 struct client clients[CLIENTS];
 int requests;
+static u64 connections;
+static struct client *asking;
+static void (*take)(struct client *client, char *line);
 
 void open_requests(void) {
   for (int i = 0; i < CLIENTS; i++) clients[i].fd = -1;
@@ -21,25 +24,32 @@ void admit_client(void) {
     if (clients[i].fd >= 0) continue;
     memset(&clients[i], 0, sizeof clients[i]);
     clients[i].fd = (int)fd;
+    clients[i].connection = ++connections;
     return;
   }
   call(__NR_close, fd, 0, 0, 0);
 }
 
-void answer_clients(const char *line) {
-  for (int i = 0; i < CLIENTS; i++) {
-    if (clients[i].fd < 0) continue;
-    call(__NR_write, clients[i].fd, line, length(line), 0);
-    call(__NR_write, clients[i].fd, "\n", 1, 0);
-  }
+void answer_client(struct client *client, const char *line) {
+  if (client->fd < 0) return;
+  call(__NR_write, client->fd, line, length(line), 0);
+  call(__NR_write, client->fd, "\n", 1, 0);
 }
 
-void read_client(struct client *client, void (*each)(char *line)) {
+void answer_clients(const char *line) {
+  for (int i = 0; i < CLIENTS; i++) answer_client(&clients[i], line);
+}
+
+static void take_line(char *line) { take(asking, line); }
+
+void read_client(struct client *client, void (*each)(struct client *client, char *line)) {
   u8 data[256];
   long n = call(__NR_read, client->fd, data, sizeof data, 0);
   if (n == -EAGAIN || n == -EINTR) return;
   if (n > 0) {
-    take_lines(&client->lines, data, n, each);
+    asking = client;
+    take = each;
+    take_lines(&client->lines, data, n, take_line);
     return;
   }
   call(__NR_close, client->fd, 0, 0, 0);

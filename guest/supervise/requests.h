@@ -8,6 +8,7 @@
 
 struct client {
   int fd; /* -1: free */
+  u64 connection; /* its number */
   struct lines lines;
 };
 
@@ -19,10 +20,11 @@ void open_requests(void);
 /* Takes a connection that waits. Where all places are taken, it ends at once. */
 void admit_client(void);
 
-/* Sends the line to all of them. */
+/* Sends the line to one of them, or to all. */
+void answer_client(struct client *client, const char *line);
 void answer_clients(const char *line);
 
 /* Reads what a client sent, and calls `each` with every line. */
-void read_client(struct client *client, void (*each)(char *line));
+void read_client(struct client *client, void (*each)(struct client *client, char *line));
 
 #endif

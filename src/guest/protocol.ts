@@ -155,6 +155,8 @@ export const BOOT = {
   workdir: 12,
   /** Layout `bootPatch`, path, and the content or the target. A change to the files of a new disk. */
   patch: 13,
+  /** The disk is a new copy of that of another sandbox: it gets the patches, and a machine id of its own. */
+  copy: 14,
 } as const;
 
 /** `bootMount.kind`. The source of `shared` is a virtiofs tag, that of `disk` the serial number of a disk. */
