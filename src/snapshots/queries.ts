@@ -243,7 +243,7 @@ export async function listCandidates(
   const { rows } = await sql.query<CandidateRow & Record<string, unknown>>(
     `select s.id, s.name, s.slug, s.status, s.run_spec ->> 'image' as image, s.created_at from sandboxes s
      where s.org_id = $1 and s.removed_at is null and not s.warm and s.runtime = $3 and s.status = any ($4::text[])
-       and s.worker_id is not null and s.started_at is not null
+       and s.worker_id is not null and s.started_at is not null and s.paused_at is null
        and ($2::jsonb = '{}' or s.spec::jsonb -> 'labels' @> $2::jsonb)
        and ($5::timestamptz is null or (s.created_at, s.id) < ($5, $6::uuid))
      order by s.created_at desc, s.id desc limit $7`,

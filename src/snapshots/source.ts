@@ -1,6 +1,7 @@
 import type { Context } from '../context.js';
 import type { Sql } from '../db/pool.js';
 import { ApiError } from '../http/errors.js';
+import { isPaused } from '../sandboxes/lifecycle/paused.js';
 import type { LockedSandbox } from '../sandboxes/queries.js';
 import type { RunSpec } from '../spec/run-spec.js';
 import { CAPTURABLE, countUnfinished, getSource, type NewSnapshot } from './queries.js';
@@ -27,7 +28,7 @@ type SourceColumns = Pick<
 export async function sourceOf(
   ctx: Context,
   tx: Sql,
-  { org_id, id, name, status, runtime, run_spec, started_at, image_digest }: LockedSandbox,
+  { org_id, id, name, status, runtime, run_spec, started_at, paused_at, image_digest }: LockedSandbox,
   refuse: (message: string) => never,
 ): Promise<{ spec: RunSpec; columns: SourceColumns }> {
   if (!run_spec) return refuse('the sandbox was imported, so there is no disk of it here');
@@ -36,6 +37,10 @@ export async function sourceOf(
       `the sandbox belongs to the ${runtime} runtime, and this service runs the ${ctx.runtime.name} one`,
     );
   }
+  if (isPaused({ status, paused_at }))
+    return refuse(
+      'a paused sandbox cannot be captured, as files are in its memory alone: resume it, or stop it',
+    );
   const source = await getSource(tx, org_id, id);
   if (!CAPTURABLE.includes(status) || started_at === null || !source || source.worker_id === null) {
     return refuse(

@@ -9,6 +9,7 @@ export const CAPABILITIES: readonly Capability[] = [
   'hostname_domain',
   'disk_size',
   'disk_images',
+  'disk_snapshots',
   'scripts',
   'patches',
   'patch_remove',

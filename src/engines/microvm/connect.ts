@@ -23,9 +23,10 @@ import { requireKvm, requireMonitor, versionOf } from './machine.js';
 import { parsePool } from './network/address-pool.js';
 import { VmNetworks } from './network/vm-networks.js';
 import type { MICROVM_OPTIONS } from './options.js';
-import { DIRECTORY, placesOf, sandboxesDirectory } from './places.js';
+import { DIRECTORY, placesOf, sandboxesDirectory, snapshotsDirectory } from './places.js';
 import { engineBootFiles } from './prepare-boot.js';
 import { MicrovmRuntime } from './runtime.js';
+import { SnapshotStore } from './snapshots/snapshot-store.js';
 import { MonitorUsers } from './users.js';
 import { explainNoSharing, findFileServer } from './volumes/file-server.js';
 import { FolderUses } from './volumes/folder-uses.js';
@@ -57,10 +58,12 @@ export async function connectMicrovm(
   const version = await versionOf(monitor);
   const directory = join(dataDir, DIRECTORY);
   mkdirSync(sandboxesDirectory(directory), { recursive: true, mode: 0o700 });
+  const snapshots = new SnapshotStore(snapshotsDirectory(directory));
   const images = new VmImages({
     store: new ImageStore(join(dataDir, IMAGES_DIRECTORY)),
     sandboxes: sandboxesDirectory(directory),
     orgOf: async (sandboxId) => (await readIdentity(placesOf(directory, sandboxId).identity))?.orgId,
+    snapshotBases: async (orgId) => snapshots.basesOf(orgId),
     architecture: ownArchitecture(),
     pulls: surroundings.pulls,
   });
@@ -106,6 +109,7 @@ export async function connectMicrovm(
       kvmGroup: kvm?.group,
       boot: await engineBootFiles(directory, options.microvmKernel),
       images,
+      snapshots,
       volumes: surroundings.volumes,
       fileServer: noSharing === undefined ? found : undefined,
       overheadMib: options.microvmOverheadMib,

@@ -3,6 +3,15 @@ import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { parseJson } from '../../lib/json.js';
 
+/** The part of the configuration of an image that runs need, as the image may be removed meanwhile. */
+export const ImageDefaults = Type.Object({
+  env: Type.Array(Type.String()),
+  entrypoint: Type.Array(Type.String()),
+  user: Type.String(),
+  workdir: Type.String(),
+  stopSignal: Type.Union([Type.String(), Type.Null()]),
+});
+
 /** A sandbox, in its own directory. */
 const Identity = Type.Object({
   orgId: Type.String(),
@@ -12,14 +21,9 @@ const Identity = Type.Object({
   imageDigest: Type.String(),
   /** The size of its disk. Absent: a release before this one made it. */
   diskMib: Type.Optional(Type.Integer()),
-  /** The part of the configuration of the image that its runs need, as the image may be removed meanwhile. */
-  image: Type.Object({
-    env: Type.Array(Type.String()),
-    entrypoint: Type.Array(Type.String()),
-    user: Type.String(),
-    workdir: Type.String(),
-    stopSignal: Type.Union([Type.String(), Type.Null()]),
-  }),
+  /** How many layers of snapshots its disk has below it. Absent: none. */
+  layers: Type.Optional(Type.Integer()),
+  image: ImageDefaults,
 });
 export type Identity = Static<typeof Identity>;
 
@@ -47,6 +51,8 @@ const RunFile = Type.Object({
   /** The machine as a monitor must make it again to continue its memory. Absent: an earlier release has started it. */
   shape: Type.Optional(Type.String()),
   memoryMib: Type.Optional(Type.Integer()),
+  /** Its supervisor can hold its processors. Absent: an earlier release has started it. */
+  canHold: Type.Optional(Type.Literal(true)),
 });
 export type RunFile = Static<typeof RunFile>;
 

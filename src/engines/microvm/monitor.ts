@@ -9,6 +9,8 @@ export interface Disk {
   /** Never probed: a sandbox could write the header of another format. */
   format: 'raw' | 'qcow2' | 'vmdk';
   isReadonly: boolean;
+  /** The descriptors of the layers below it, from the lowest one. They are qcow2. Default: none. */
+  layers?: readonly number[];
 }
 
 /** A directory of a volume. A file server answers on the descriptor, which is connected to it. */
@@ -158,25 +160,43 @@ function networkArguments({ mac }: VirtualMachine): string[] {
   ];
 }
 
-function diskArguments({ serial, descriptor, format, isReadonly }: Disk): string[] {
-  const access = { 'read-only': isReadonly, 'auto-read-only': false };
+/** A disk has many layers, and the memory of a monitor is small. */
+const SMALL_CACHES = { 'l2-cache-size': 256 * 1024 };
+
+function accessOf(isReadonly: boolean): object {
+  return { 'read-only': isReadonly, 'auto-read-only': false };
+}
+
+/** The file of a node, by its descriptor. */
+function fileArguments(name: string, descriptor: number, isReadonly: boolean): string[] {
   const file = {
     driver: 'file',
-    'node-name': `${serial}-file`,
+    'node-name': `${name}-file`,
     filename: `/dev/fdset/${descriptor}`,
-    ...access,
+    ...accessOf(isReadonly),
     ...(isReadonly ? {} : { discard: 'unmap' }),
   };
+  return ['-add-fd', `fd=${descriptor},set=${descriptor}`, '-blockdev', JSON.stringify(file)];
+}
+
+function nodeArguments(name: string, driver: string, isReadonly: boolean, more: object): string[] {
+  const node = { driver, 'node-name': name, file: `${name}-file`, ...accessOf(isReadonly), ...more };
+  return ['-blockdev', JSON.stringify(node)];
+}
+
+function diskArguments({ serial, descriptor, format, isReadonly, layers = [] }: Disk): string[] {
+  const names = layers.map((_, index) => `${serial}-layer-${index}`);
   // Without "backing" a header could name another file of the machine.
-  const disk = { driver: format, 'node-name': serial, file: `${serial}-file`, ...access };
-  const whole = format === 'raw' ? disk : { ...disk, backing: null, discard: 'unmap' };
+  const backing = (index: number) => ({ backing: names[index] ?? null });
+  const below = names.flatMap((name, index) => [
+    ...fileArguments(name, layers[index]!, true),
+    ...nodeArguments(name, 'qcow2', true, { ...backing(index - 1), ...SMALL_CACHES }),
+  ]);
+  const more = format === 'raw' ? {} : { ...backing(names.length - 1), discard: 'unmap' };
   return [
-    '-add-fd',
-    `fd=${descriptor},set=${descriptor}`,
-    '-blockdev',
-    JSON.stringify(file),
-    '-blockdev',
-    JSON.stringify(whole),
+    ...below,
+    ...fileArguments(serial, descriptor, isReadonly),
+    ...nodeArguments(serial, format, isReadonly, more),
     '-device',
     `virtio-blk-device,drive=${serial},serial=${serial}${isReadonly ? '' : ',discard=on'}`,
   ];

@@ -6,6 +6,7 @@ import type { ControlGroups } from './control-groups.js';
 import type { ImageUses } from './disks/image-uses.js';
 import type { VmImages } from './images/vm-images.js';
 import type { VmNetworks } from './network/vm-networks.js';
+import type { SnapshotStore } from './snapshots/snapshot-store.js';
 import type { MonitorUsers } from './users.js';
 import type { FileServer } from './volumes/file-server.js';
 import type { FolderUses } from './volumes/folder-uses.js';
@@ -24,6 +25,7 @@ export interface MicrovmParts {
   /** The kernel of virtual machines, and their first programs. */
   boot: BootFiles;
   images: VmImages;
+  snapshots: SnapshotStore;
   volumes: VolumeStore;
   /** The program that serves volumes. Undefined: this machine has none, and no volume can be mounted. */
   fileServer: FileServer | undefined;

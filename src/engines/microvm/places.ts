@@ -9,6 +9,8 @@ export interface SandboxPlaces {
   identity: string;
   base: string;
   disk: string;
+  /** It exists once a run of a disk of a snapshot has begun. Before, the disk has nothing of its own. */
+  begun: string;
   /** The supervisor of the latest run works in it. */
   run: string;
   runFile: string;
@@ -34,6 +36,7 @@ export function placesOf(engineDirectory: string, sandboxId: string): SandboxPla
     identity: join(directory, 'sandbox.json'),
     base: join(directory, 'base.erofs'),
     disk: join(directory, 'disk.qcow2'),
+    begun: join(directory, 'begun'),
     run,
     runFile: join(run, 'run.json'),
     record: join(run, 'record'),
@@ -42,6 +45,10 @@ export function placesOf(engineDirectory: string, sandboxId: string): SandboxPla
     output: join(directory, 'output'),
     olderOutput: join(directory, 'output.1'),
   };
+}
+
+export function snapshotsDirectory(engineDirectory: string): string {
+  return join(engineDirectory, 'snapshots');
 }
 
 /** Supervisors write to it at each change. */

@@ -31,7 +31,7 @@ export async function engineBootFiles(directory: string, kernel: string | undefi
 export async function prepareBoot(
   { boot, isEmulated }: Pick<MicrovmParts, 'boot' | 'isEmulated'>,
   run: Run,
-  { identity, network }: { identity: Identity; network: GuestInterface | undefined },
+  { identity, isCopy, network }: { identity: Identity; isCopy: boolean; network: GuestInterface | undefined },
 ): Promise<Boot> {
   const { kernel, initramfs, modules } = boot;
   const file = join(MEMORY, `sandkeep-${newId()}`);
@@ -40,6 +40,7 @@ export async function prepareBoot(
       image: identity.image,
       modules,
       network: network ?? null,
+      isCopy,
       files: resolverFiles(run, network),
     });
     await writeBootConfiguration(file, configuration);

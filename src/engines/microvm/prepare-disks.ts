@@ -9,17 +9,21 @@ import { BASE_FILE } from './images/build-base.js';
 import type { VmImage } from './images/vm-images.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf } from './places.js';
+import { prepareCopy } from './prepare-copy.js';
 
 /**
  * Makes the directory of a sandbox with its base and its disk, so far as an earlier start has not. A crash leaves
- * parts, which the next start completes. Throws StartRefusedError.
+ * parts, which the next start completes. `isCopy`: the disk has the files of another sandbox, and was made now. Throws
+ * StartRefusedError.
  */
 export async function prepareDisks(
   parts: MicrovmParts,
   run: Run,
   held: HeldSandbox | undefined,
   signal: AbortSignal,
-): Promise<Identity | undefined> {
+): Promise<{ identity: Identity; isCopy: boolean } | undefined> {
+  const { snapshotId } = run.spec;
+  if (snapshotId !== undefined) return prepareCopy(parts, run, held, snapshotId);
   const places = placesOf(parts.directory, run.sandboxId);
   const isWhole = held !== undefined && (await exists(places.base)) && (await exists(places.disk));
   try {
@@ -27,7 +31,8 @@ export async function prepareDisks(
       ? await newerImage(parts, run, held.identity, signal)
       : await parts.images.ensure(run, signal);
     if (signal.aborted) return undefined;
-    return image ? await makeDisks(parts, run, image) : held?.identity;
+    const identity = image ? await makeDisks(parts, run, image) : held?.identity;
+    return identity && { identity, isCopy: false };
   } finally {
     parts.images.release(run);
   }

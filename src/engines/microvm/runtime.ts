@@ -26,6 +26,7 @@ import { placesOf, sandboxesDirectory } from './places.js';
 import type { RunRecord } from './record.js';
 import { isAlive, isRunning, useOf } from './processes.js';
 import { discardSaved, memoryFile, mostSavedMib } from './saved-memory.js';
+import { DiskCaptures } from './snapshots/disk-captures.js';
 import { VmStarts } from './starts.js';
 import type { RunningNetwork } from './network/vm-networks.js';
 import { askUse, DESCRIPTOR, requestSave, requestStop } from './supervisor.js';
@@ -71,6 +72,8 @@ export class MicrovmRuntime implements Runtime {
     },
   };
 
+  readonly snapshots: DiskCaptures;
+
   private readonly parts: MicrovmParts;
   private readonly starts: VmStarts;
   private readonly guests = new MicrovmGuests();
@@ -86,7 +89,8 @@ export class MicrovmRuntime implements Runtime {
     this.bounds = bounds;
     this.description = description;
     this.warnings = warnings;
-    this.starts = new VmStarts(parts);
+    this.snapshots = new DiskCaptures(parts);
+    this.starts = new VmStarts(parts, this.snapshots);
     this.capabilities = new Set([
       ...CAPABILITIES,
       ...volumeCapabilities(parts),

@@ -10,6 +10,7 @@ import type { DiskImageMount } from '../../spec/run-spec.js';
 import { MAX_DISK_IMAGES, openDiskImage } from './disks/disk-image.js';
 import { fileLimit, fileLimitOfImage } from './disks/file-limit.js';
 import type { ImageUse, StartUses } from './disks/image-uses.js';
+import { layerFiles } from './disks/layers.js';
 import { prepareBoot } from './prepare-boot.js';
 import { prepareDisks } from './prepare-disks.js';
 import { hasRun, readHeld, type HeldSandbox } from './holdings.js';
@@ -18,6 +19,7 @@ import { monitorArguments, shapeOf, type Disk } from './monitor.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf, type SandboxPlaces } from './places.js';
 import { beginRestore, discardSaved, memoryFile, mostSavedMib, type SavedMemory } from './saved-memory.js';
+import type { DiskCaptures } from './snapshots/disk-captures.js';
 import { DESCRIPTOR, startSupervisor } from './supervisor.js';
 import { untilReady } from './until-ready.js';
 import { fileServerCommand } from './volumes/file-server.js';
@@ -28,10 +30,15 @@ const FOLDER_MIB = 64;
 
 /** Starts virtual machines: their disks, their supervisors, and the wait for their first program. */
 export class VmStarts {
-  constructor(private readonly parts: MicrovmParts) {}
+  constructor(
+    private readonly parts: MicrovmParts,
+    private readonly captures: DiskCaptures,
+  ) {}
 
   /** A supervisor of this run that an earlier process has started continues. */
   async start(run: Run, signal: AbortSignal): Promise<void> {
+    await this.captures.ended(run.sandboxId, signal);
+    if (signal.aborted) return;
     const held = await readHeld(this.parts.directory, run.sandboxId);
     const isCurrent = held?.run?.runId === run.runId;
     if (held && isCurrent && hasRun(held)) return;
@@ -49,10 +56,12 @@ export class VmStarts {
     if (!release) throw new Error('the machine is busy with other starts');
     try {
       const saved = run.resumes === true ? savedOf(held) : undefined;
-      const identity = saved ? held!.identity : await this.prepare(run, held, places, signal);
-      if (!identity || signal.aborted) return;
+      const disks = saved
+        ? { identity: held!.identity, isCopy: false }
+        : await this.prepare(run, held, places, signal);
+      if (!disks || signal.aborted) return;
       if (saved) await beginRestore(places, saved);
-      const { ended } = await this.launch(run, identity, places, saved);
+      const { ended } = await this.launch(run, disks, places, saved);
       await untilReady(this.parts, places, { signal, ended });
       await this.endRestore(run, places, signal);
     } finally {
@@ -75,19 +84,19 @@ export class VmStarts {
     held: HeldSandbox | undefined,
     places: SandboxPlaces,
     signal: AbortSignal,
-  ): Promise<Identity | undefined> {
-    const identity = await prepareDisks(this.parts, run, held, signal);
-    if (!identity || signal.aborted) return undefined;
+  ): ReturnType<typeof prepareDisks> {
+    const disks = await prepareDisks(this.parts, run, held, signal);
+    if (!disks || signal.aborted) return undefined;
     await discardSaved(places);
     await rm(places.run, { recursive: true, force: true });
     await mkdir(places.run, { mode: 0o700 });
     await syncDirectory(places.directory);
-    return identity;
+    return disks;
   }
 
   private async launch(
     run: Run,
-    identity: Identity,
+    { identity, isCopy }: { identity: Identity; isCopy: boolean },
     places: SandboxPlaces,
     saved: SavedMemory | undefined,
   ): Promise<{ ended: Promise<void> }> {
@@ -126,7 +135,7 @@ export class VmStarts {
         folders: [...above],
       }));
       const link = network?.link;
-      const boot = await prepareBoot(parts, run, { identity, network: network?.guest });
+      const boot = await prepareBoot(parts, run, { identity, isCopy, network: network?.guest });
       const disks: Disk[] = [
         {
           serial: 'base',
@@ -139,6 +148,9 @@ export class VmStarts {
           format: 'qcow2',
           isReadonly: false,
           descriptor: descriptorOf(openSync(places.disk, 'r+')),
+          layers: layerFiles(places.directory, identity.layers ?? 0).map((file) =>
+            descriptorOf(openSync(file, 'r')),
+          ),
         },
         { serial: 'boot', format: 'raw', isReadonly: true, descriptor: descriptorOf(boot.configuration) },
       ];
@@ -167,6 +179,7 @@ export class VmStarts {
         workdir,
         shape,
         memoryMib: spec.memoryMib,
+        canHold: true,
         ...(link === undefined ? {} : { link }),
         ...(diskImages.length > 0 ? { diskImages } : {}),
         ...(folders.length > 0 ? { folders: [...parts.folderUses.of(sandboxId)] } : {}),

@@ -48,7 +48,8 @@ function makeImages(options: Partial<PullOptions> = {}) {
   const pulls = { reach: registryReach(LOCAL), access, maxMib: 64, disk: UNCHECKED_DISKS, ...options };
   const store = new ImageStore(join(folder, 'images'));
   const orgOf = async (sandboxId: string) => Promise.resolve(sandboxId.split('-')[0]);
-  const images = new VmImages({ store, sandboxes, orgOf, architecture, pulls });
+  const snapshotBases = async () => Promise.resolve([]);
+  const images = new VmImages({ store, sandboxes, orgOf, snapshotBases, architecture, pulls });
   const runOf = (
     image: string,
     { orgId = 'a', pullPolicy = 'if_missing', registry = null as object | null } = {},

@@ -26,6 +26,8 @@ export interface BootConfiguration {
   rlimits: readonly { resource: number; soft: bigint; hard: bigint }[];
   /** The file names of further modules, in the order of loading. */
   modules: readonly string[];
+  /** The disk is a new copy of that of another sandbox. Default: false. */
+  isCopy?: boolean;
   /** The changes to a new disk, in their order. */
   patches: readonly BootPatch[];
   files: readonly { path: string; mode: number; content: Buffer }[];
@@ -95,6 +97,7 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
   for (const mount of configuration.mounts) add(BOOT.mount, encodeMount(mount));
   if (configuration.network) add(BOOT.network, encodeNetwork(configuration.network));
   if (configuration.restricted) add(BOOT.restricted);
+  if (configuration.isCopy === true) add(BOOT.copy);
   add(BOOT.end);
   const bytes = Buffer.concat(records);
   if (bytes.length > LIMIT.bootBytes - SECTOR)

@@ -24,6 +24,8 @@ interface RunSurroundings {
   image: ImageDefaults;
   modules: BootFiles['modules'];
   network: BootNetwork | null;
+  /** The disk is a new copy of that of another sandbox. Default: false. */
+  isCopy?: boolean;
   /** The files of the engine, such as /etc/resolv.conf. */
   files: BootConfiguration['files'];
 }
@@ -31,7 +33,7 @@ interface RunSurroundings {
 /** The boot configuration of a run, with the meaning that the fields have on other engines. */
 export function runConfiguration(run: Run, surroundings: RunSurroundings): BootConfiguration {
   const { spec } = run;
-  const { image, modules, network, files } = surroundings;
+  const { image, modules, network, isCopy = false, files } = surroundings;
   const workdir = workdirOf(spec, image);
   const hostName = spec.hostname ?? run.sandboxId;
   const mounts = spec.mounts.map(mountOf);
@@ -58,6 +60,7 @@ export function runConfiguration(run: Run, surroundings: RunSurroundings): BootC
       ...(uses('shared') ? modules.shared : []),
       ...(uses('disk') ? modules.disk : []),
     ],
+    isCopy,
     patches: spec.patches.map(patchOf),
     files: [...scriptFiles(spec), ...files],
     mounts,

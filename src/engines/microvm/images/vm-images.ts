@@ -39,6 +39,8 @@ export interface VmImagesOptions {
   /** The directory with those of the sandboxes, each of which has a link to its base. */
   sandboxes: string;
   orgOf: (sandboxId: string) => Promise<string | undefined>;
+  /** The links of the snapshots of an organization to their bases. */
+  snapshotBases: (orgId: string) => Promise<string[]>;
   architecture: string;
   /** Undefined: no image is pulled. */
   pulls: PullOptions | undefined;
@@ -202,13 +204,15 @@ export class VmImages {
   }
 
   private async listHeld(orgId: string): Promise<HeldImage[]> {
-    const { sandboxes, orgOf } = this.options;
+    const { sandboxes, orgOf, snapshotBases } = this.options;
     const named = await this.namedDigests();
     const images = new Map((await this.store.list()).map(({ inode, digest }) => [inode, digest]));
     const held = new Map<string, number>();
-    for (const sandboxId of (await readdir(sandboxes).catch(ignoreMissing)) ?? []) {
-      if ((await orgOf(sandboxId)) !== orgId) continue;
-      const base = await lstat(join(sandboxes, sandboxId, BASE_FILE)).catch(ignoreMissing);
+    const bases = await snapshotBases(orgId);
+    for (const sandboxId of (await readdir(sandboxes).catch(ignoreMissing)) ?? [])
+      if ((await orgOf(sandboxId)) === orgId) bases.push(join(sandboxes, sandboxId, BASE_FILE));
+    for (const file of bases) {
+      const base = await lstat(file).catch(ignoreMissing);
       if (!base) continue;
       // The base of a removed image still takes its room.
       const id = images.get(base.ino) ?? `inode ${base.ino}`;

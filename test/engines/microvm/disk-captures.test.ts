@@ -1,0 +1,94 @@
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { layerFiles } from '../../../src/engines/microvm/disks/layers.js';
+import { placesOf, snapshotsDirectory } from '../../../src/engines/microvm/places.js';
+import { DiskCaptures } from '../../../src/engines/microvm/snapshots/disk-captures.js';
+import { SnapshotStore } from '../../../src/engines/microvm/snapshots/snapshot-store.js';
+import { newId } from '../../../src/lib/uuid.js';
+import { makeFolder } from '../../support/microvm/runs.js';
+
+const SIZE_MIB = 64;
+const { signal } = new AbortController();
+const image = { env: ['A=b'], entrypoint: [], user: 'ann', workdir: '/srv', stopSignal: null };
+
+/** A sandbox that does not run, with a disk that `make` creates. */
+function makeSandbox({
+  layers = 0,
+  make = (file: string) => qemuImg('create', '-f', 'qcow2', file, `${SIZE_MIB}M`),
+}) {
+  const directory = makeFolder();
+  const sandboxId = newId();
+  const places = placesOf(directory, sandboxId);
+  mkdirSync(places.directory, { recursive: true });
+  const identity = {
+    orgId: 'a',
+    sandboxId,
+    firstRunId: newId(),
+    imageDigest: 'sha256:01',
+    diskMib: SIZE_MIB,
+    image,
+  };
+  writeFileSync(places.identity, JSON.stringify({ ...identity, layers }));
+  writeFileSync(places.base, 'base');
+  for (const file of layerFiles(places.directory, layers)) writeFileSync(file, '');
+  make(places.disk);
+  const captures = new DiskCaptures({
+    directory,
+    snapshots: new SnapshotStore(snapshotsDirectory(directory)),
+  });
+  const ids = { orgId: 'a', snapshotId: newId(), sandboxId };
+  const stored = () => readdirSync(snapshotsDirectory(directory));
+  return { directory, places, captures, ids, stored };
+}
+
+function qemuImg(...args: string[]): void {
+  execFileSync('qemu-img', args, { stdio: 'ignore' });
+}
+
+test('a capture is a read-only copy with the digest of its bytes, and a second call changes nothing', async () => {
+  const { directory, places, captures, ids, stored } = makeSandbox({ layers: 2 });
+  const before = readFileSync(places.disk);
+  const captured = await captures.capture(ids, signal);
+  writeFileSync(places.disk, 'changed');
+  expect(await captures.capture(ids, signal)).toEqual(captured);
+  const layer = join(snapshotsDirectory(directory), ids.snapshotId, 'layer-2.qcow2');
+  expect(readFileSync(layer).equals(before)).toBe(true);
+  expect(captured.contentDigest).toBe(`sha256:${createHash('sha256').update(before).digest('hex')}`);
+  expect(await captures.imageConfig(ids.sandboxId)).toEqual({ env: ['A=b'], user: 'ann', workdir: '/srv' });
+  // A killed process left these.
+  for (const name of ['.new-1', '.removed-2']) mkdirSync(join(snapshotsDirectory(directory), name));
+  await captures.sweep();
+  expect(stored()).toEqual([ids.snapshotId]);
+  expect(await captures.list()).toEqual([{ orgId: 'a', snapshotId: ids.snapshotId }]);
+  expect([await captures.remove(ids.snapshotId), await captures.remove(ids.snapshotId), stored()]).toEqual([
+    true,
+    true,
+    [],
+  ]);
+});
+
+test.each([
+  [
+    'names another file',
+    (file: string) => qemuImg('create', '-f', 'qcow2', '-b', '/etc/passwd', '-F', 'raw', file, '64M'),
+  ],
+  ['not qcow2', (file: string) => writeFileSync(file, 'no disk'.repeat(100))],
+  ['size has changed', (file: string) => qemuImg('create', '-f', 'qcow2', file, '1T')],
+])('a disk whose header is hostile is no snapshot: it says "%s"', async (words, make) => {
+  const { captures, ids, stored } = makeSandbox({ make });
+  await expect(captures.capture(ids, signal)).rejects.toThrow(words);
+  expect(stored()).toEqual([]);
+});
+
+test('a disk with the most layers is refused, and a sandbox without a disk', async () => {
+  const { captures, ids } = makeSandbox({ layers: 64 });
+  await expect(captures.capture(ids, signal)).rejects.toThrow(
+    'has 64 layers below it, and the engine allows 64',
+  );
+  const missing = { ...ids, sandboxId: newId() };
+  expect(await captures.measure(missing.sandboxId)).toBeUndefined();
+  await expect(captures.capture(missing, signal)).rejects.toThrow('has no disk on its engine');
+});
