@@ -42,7 +42,7 @@ export interface StoredSnapshot extends SnapshotRecord {
  * snapshot appears whole, by a rename, and goes by one. Sandboxes have links of their own, so none loses its base.
  */
 export class SnapshotStore {
-  /** Of this process, by their names. */
+  /** The names of the drafts of this process. */
   private readonly drafts = new Set<string>();
 
   /** `root`: created by the first snapshot. */
