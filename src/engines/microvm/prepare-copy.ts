@@ -22,12 +22,7 @@ export async function prepareCopy(
   snapshotId: string,
 ): Promise<{ identity: Identity; isCopy: boolean }> {
   const places = placesOf(directory, sandboxId);
-  if (held) {
-    const isBegun = (await readText(places.begun)) !== undefined;
-    // The next run removes the record of this one.
-    if (!isBegun && hasRun(held)) await writeFileAtomically(places.begun, '', { replace: true });
-    if (isBegun || hasRun(held)) return { identity: held.identity, isCopy: false };
-  }
+  if (held && (await isBegun(held))) return { identity: held.identity, isCopy: false };
   const snapshot = await snapshots.find(snapshotId);
   if (snapshot?.orgId !== orgId) {
     throw new StartRefusedError(
@@ -45,6 +40,16 @@ export async function prepareCopy(
   await linkLayers(snapshot.directory, places.directory, layers);
   await createDiskAbove(places.disk, diskMib);
   return { identity, isCopy: true };
+}
+
+/** The next run removes the record of the latest one, so this says that its disk has files of its own. */
+export async function noteBegun(held: HeldSandbox): Promise<void> {
+  if (hasRun(held) && !(await isBegun(held)))
+    await writeFileAtomically(held.places.begun, '', { replace: true });
+}
+
+async function isBegun({ places }: HeldSandbox): Promise<boolean> {
+  return (await readText(places.begun)) !== undefined;
 }
 
 /** The file systems of disks have no room to grow: see create-disk.ts. */

@@ -12,6 +12,7 @@ import { fileLimit, fileLimitOfImage } from './disks/file-limit.js';
 import type { ImageUse, StartUses } from './disks/image-uses.js';
 import { layerFiles } from './disks/layers.js';
 import { prepareBoot } from './prepare-boot.js';
+import { noteBegun } from './prepare-copy.js';
 import { prepareDisks } from './prepare-disks.js';
 import { hasRun, readHeld, type HeldSandbox } from './holdings.js';
 import type { Identity, RunFile } from './identity.js';
@@ -55,6 +56,7 @@ export class VmStarts {
     if (signal.aborted) return;
     if (!release) throw new Error('the machine is busy with other starts');
     try {
+      if (held) await noteBegun(held);
       const saved = run.resumes === true ? savedOf(held) : undefined;
       const disks = saved
         ? { identity: held!.identity, isCopy: false }

@@ -1,10 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import type { Run } from '../../../src/engine/runtime.js';
 import { layerFiles } from '../../../src/engines/microvm/disks/layers.js';
+import { readHeld } from '../../../src/engines/microvm/holdings.js';
 import { placesOf, snapshotsDirectory } from '../../../src/engines/microvm/places.js';
+import { noteBegun, prepareCopy } from '../../../src/engines/microvm/prepare-copy.js';
 import { DiskCaptures } from '../../../src/engines/microvm/snapshots/disk-captures.js';
 import { SnapshotStore } from '../../../src/engines/microvm/snapshots/snapshot-store.js';
 import { newId } from '../../../src/lib/uuid.js';
@@ -91,4 +94,37 @@ test('a disk with the most layers is refused, and a sandbox without a disk', asy
   const missing = { ...ids, sandboxId: newId() };
   expect(await captures.measure(missing.sandboxId)).toBeUndefined();
   await expect(captures.capture(missing, signal)).rejects.toThrow('has no disk on its engine');
+});
+
+test('the disk of a copy is made anew until a run of it has begun, and is kept from then on', async () => {
+  const { directory, captures, ids } = makeSandbox({ layers: 1 });
+  await captures.capture(ids, signal);
+  const parts = { directory, snapshots: new SnapshotStore(snapshotsDirectory(directory)) };
+  const run = (more: object = {}) =>
+    ({ orgId: 'a', sandboxId: ids.snapshotId, runId: newId(), spec: {}, ...more }) as unknown as Run;
+  const places = placesOf(directory, ids.snapshotId);
+  const prepare = async (more: object = {}) =>
+    prepareCopy(parts, run(more), await readHeld(directory, ids.snapshotId), ids.snapshotId);
+  await expect(prepare({ orgId: 'b' })).rejects.toThrow('the engine has no disk of the snapshot');
+  await expect(prepare({ spec: { diskMib: 65 } })).rejects.toThrow('has 64 MiB, and cannot be resized');
+  const { identity, isCopy } = await prepare();
+  expect([identity.layers, identity.diskMib, isCopy]).toEqual([2, SIZE_MIB, true]);
+  expect(readdirSync(places.directory).toSorted()).toEqual(
+    ['base.erofs', 'disk.qcow2', 'layer-0.qcow2', 'layer-1.qcow2', 'sandbox.json'].toSorted(),
+  );
+  // A start that failed has written a part of it.
+  writeFileSync(places.disk, 'half');
+  expect((await prepare()).isCopy).toBe(true);
+  expect(readFileSync(places.disk, 'latin1')).not.toBe('half');
+
+  mkdirSync(places.run);
+  const record = 'supervisor 1 1\nboot earlier\nstarted 1700000000000000\nready 1700000000000001\n';
+  writeFileSync(places.record, record);
+  writeFileSync(places.disk, 'its own files');
+  await noteBegun((await readHeld(directory, ids.snapshotId))!);
+  // The next run fails before its first program.
+  rmSync(places.run, { recursive: true });
+  await captures.remove(ids.snapshotId);
+  expect((await prepare()).isCopy).toBe(false);
+  expect(readFileSync(places.disk, 'latin1')).toBe('its own files');
 });
