@@ -3,13 +3,16 @@ import { Type, type Static } from 'typebox';
 import { Value } from 'typebox/value';
 import { parseJson } from '../../lib/json.js';
 
-/** The part of the configuration of an image that runs need, as the image may be removed meanwhile. */
+/** The configuration of an image, which may be removed meanwhile. Runs use the first fields, and snapshots all. */
 export const ImageDefaults = Type.Object({
   env: Type.Array(Type.String()),
   entrypoint: Type.Array(Type.String()),
   user: Type.String(),
   workdir: Type.String(),
   stopSignal: Type.Union([Type.String(), Type.Null()]),
+  cmd: Type.Optional(Type.Array(Type.String())),
+  exposedPorts: Type.Optional(Type.Array(Type.String())),
+  volumes: Type.Optional(Type.Array(Type.String())),
 });
 
 /** A sandbox, in its own directory. */

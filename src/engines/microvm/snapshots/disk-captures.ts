@@ -5,9 +5,9 @@ import {
   type Capture,
   type Captured,
   type EngineSnapshots,
-  type ImageConfig,
 } from '../../../engine/runtime.js';
 import { PacedSteps } from '../../../fairness/paced-steps.js';
+import type { ImageConfig } from '../../../registry/image-config.js';
 import { copyDisk, sealLayer } from '../disks/copy-disk.js';
 import { allocatedBytes, layerFile, layerFiles, linkLayers } from '../disks/layers.js';
 import { readHeld, type HeldSandbox } from '../holdings.js';
@@ -48,9 +48,7 @@ export class DiskCaptures implements EngineSnapshots {
 
   async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
     const held = await this.find(sandboxId);
-    if (!held) return undefined;
-    const { env, user, workdir } = held.identity.image;
-    return { env, user, workdir };
+    return held && { cmd: [], exposedPorts: [], volumes: [], ...held.identity.image };
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {
