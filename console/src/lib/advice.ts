@@ -28,8 +28,9 @@ export function adviceFor({ status, retryAfter, code }: Problem): string {
   return 'Correct the input, then try again.';
 }
 
-/** A message of the service with the signs of a sentence. */
+/** A message of the service with the signs of a sentence. A name of a field such as `name_prefix` stays as it is. */
 export function sentence(message: string): string {
-  const text = message.slice(0, 1).toUpperCase() + message.slice(1);
+  const isName = /^\w+_\w/.test(message);
+  const text = isName ? message : message.slice(0, 1).toUpperCase() + message.slice(1);
   return /[.!?:]$/.test(text) ? text : `${text}.`;
 }

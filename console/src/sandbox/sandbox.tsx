@@ -5,6 +5,8 @@ import { attempt } from '../lib/attempt';
 import { call } from '../lib/api';
 import type { SandboxResponse } from '../lib/api-types';
 import { useLive, useWhileChanging } from '../lib/live';
+import { may } from '../lib/session';
+import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
 import { confirm } from '../parts/confirm';
@@ -14,6 +16,8 @@ import { Page } from '../parts/page';
 import { DELETE_CONSEQUENCE, VERBS, verbsOf, type Verb } from '../sandboxes/operations';
 import { Capture } from '../snapshots/capture';
 import { Events } from './events';
+import { Fork } from './fork';
+import { ForkProgress } from './fork-operation';
 import { Logs } from './logs';
 import { Network } from './network';
 import { Overview } from './overview';
@@ -40,6 +44,8 @@ type Tab = keyof typeof TABS;
 export function Sandbox() {
   const { id, tab = 'overview' } = useParams<{ id: string; tab?: string }>();
   const [, go] = useLocation();
+  const url = useUrlState();
+  const fork = url.get('fork');
   const [isCapturing, setCapturing] = useState(false);
   const sandbox = useResource(`sandbox:${id}`, (signal) =>
     call('GET /v1/sandboxes/{sandbox_id}', { path: { sandbox_id: id }, signal }),
@@ -70,6 +76,11 @@ export function Sandbox() {
             <Link class="button" href={`/sandboxes?create=form&from=${id}`}>
               Duplicate
             </Link>
+            {may('sandboxes:write') && (
+              <button type="button" onClick={() => url.set({ fork: 'form' })}>
+                Fork
+              </button>
+            )}
             <button type="button" onClick={() => setCapturing(true)}>
               Snapshot
             </button>
@@ -87,6 +98,9 @@ export function Sandbox() {
         )
       }
     >
+      {fork !== '' && fork !== 'form' && (
+        <ForkProgress key={fork} id={fork} close={() => url.set({ fork: undefined })} />
+      )}
       <nav class="tabs" aria-label="Parts of the sandbox">
         {Object.entries(TABS).map(([name, title]) => (
           <Link
@@ -102,6 +116,13 @@ export function Sandbox() {
         {(data) => (
           <>
             <Shown key={`${id}${tab}`} tab={tab as Tab} sandbox={data} />
+            {fork === 'form' && (
+              <Fork
+                of={data}
+                close={() => url.set({ fork: undefined })}
+                requested={(operation) => url.set({ fork: operation.id }, { replace: true })}
+              />
+            )}
             {isCapturing && (
               <Capture
                 of={data}
