@@ -46,17 +46,26 @@ describeMicrovm('a service on virtual machines', () => {
     });
     await importTestImage(first.dataDir);
     const before = clientOf(first, first.firstKey!);
-    const create = async (name: string, cmd: string[], lifecycle = {}) => {
+    const { body: volume } = await before.post('/v1/volumes', { name: 'data' });
+    const create = async (name: string, cmd: string[], lifecycle = {}, mounts: object[] = []) => {
       const image = { type: 'oci', reference: IMAGE };
       const resources = { vcpus: 1, memory_mib: 192 };
-      const spec = { name, image, pull_policy: 'never', resources, network: { enabled: false }, lifecycle };
+      const spec = {
+        name,
+        image,
+        pull_policy: 'never',
+        resources,
+        network: { enabled: false },
+        lifecycle,
+        mounts,
+      };
       const { body } = await before.post('/v1/sandboxes', { ...spec, runtime: { cmd } }, running);
       expect(body.status, JSON.stringify(body)).toBe('running');
       return body;
     };
     const count = 'i=0; while :; do echo $((i += 1)); sleep 0.2; done';
     const [lives, ends] = await Promise.all([
-      create('lives', ['sh', '-c', count]),
+      create('lives', ['sh', '-c', count], {}, [{ type: 'named', name: 'data', guest: '/data' }]),
       create('ends', ['sh', '-c', 'while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 4'], {
         ends_with_command: true,
       }),
@@ -85,10 +94,13 @@ describeMicrovm('a service on virtual machines', () => {
     const { body: adopted } = await after.get(`/v1/sandboxes/${lives.id}`);
     expect([adopted.status, adopted.started_at]).toEqual(['running', lives.started_at]);
     const echo = await after.post(`/v1/sandboxes/${lives.id}/exec`, {
-      cmd: 'cat',
-      args: ['/proc/1/comm'],
+      cmd: 'sh',
+      args: ['-c', 'cat /proc/1/comm | tee /data/written'],
     });
     expect(echo.text).toContain('init');
+    // The file server of its volume has outlived the service too.
+    const written = await after.get(`/v1/volumes/${volume.id}/files/content`, { path: '/written' });
+    expect(written.text).toBe('init\n');
     expect(await recordOf(lives)).toEqual(machine);
 
     await after.post(`/v1/sandboxes/${lives.id}/stop`, {});

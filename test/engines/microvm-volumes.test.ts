@@ -177,6 +177,7 @@ describeMicrovm('volumes of virtual machines', () => {
       expect(status).toMatch(/^NSpid:(\t\d+){3}$/m);
       expect(read('uid_map').trim().split(/\s+/)).toEqual(['0', '0', '4294967295']);
       expect(read('limits')).toMatch(/^Max core file size +1 /m);
+      expect(Number(/^Max open files +(\d+)/m.exec(read('limits'))![1])).toBeLessThanOrEqual(131_072);
       expect(read('cgroup')).toContain(id);
       expect(read('oom_score_adj').trim()).toBe('900');
       for (const kind of ['user', 'mnt', 'net', 'ipc', 'uts', 'pid'])

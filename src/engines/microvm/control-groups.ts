@@ -18,8 +18,8 @@ const WEIGHT = { shares: 256, weight: 25 };
 const EMULATED_WEIGHT = { shares: 16_384, weight: 1_600 };
 const CONTROLLERS = ['cpu', 'memory', 'pids'] as const;
 const PERIOD_MICROS = 100_000;
-/** A monitor has a thread for each processor, and a pool of threads for its disks. */
-const PROCESSES = 128;
+/** A monitor has a thread for each processor, and a pool of threads for its disks. File servers have five each. */
+const PROCESSES = 192;
 const MIB = 1024 * 1024;
 
 export interface GroupLimits {

@@ -127,7 +127,7 @@ async function examineVolumes(system: HostSystem): Promise<Finding> {
     const found = `virtiofsd ${server.version} (${server.program})`;
     return { check, state: 'ok', found };
   }
-  const remedy = server ? 'start a newer kernel of the distribution' : installCommand(system, 'virtiofsd');
+  const remedy = server ? 'docs/microvm.md has what volumes need' : installCommand(system, 'virtiofsd');
   return { check, state: 'missing', found: `sandboxes mount no volumes, because ${reason}`, remedy };
 }
 

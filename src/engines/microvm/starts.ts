@@ -174,7 +174,8 @@ export class VmStarts {
         mac: network?.guest.mac,
       };
       const shape = shapeOf(machine, parts.version);
-      if (saved && saved.run.shape !== shape) throw new StartRefusedError(OTHER_SHAPE);
+      if (saved && (folders.length > 0 || saved.run.shape !== shape))
+        throw new StartRefusedError(OTHER_SHAPE);
       const file: RunFile = {
         runId: run.runId,
         user,
@@ -250,7 +251,7 @@ export class VmStarts {
 }
 
 const OTHER_SHAPE =
-  'its memory was saved by another version of QEMU, or with other resources, and cannot be continued: start it again';
+  'its memory was saved by another version of QEMU, or with other resources or mounts, and cannot be continued: start it again';
 
 function savedOf(held: HeldSandbox | undefined): SavedMemory {
   if (held?.saved) return held.saved;

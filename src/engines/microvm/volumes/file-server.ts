@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, readFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { promisify } from 'node:util';
 
@@ -37,13 +37,17 @@ export async function findFileServer(): Promise<FileServer | undefined> {
   return undefined;
 }
 
+const USER_NAMESPACES = '/proc/sys/user/max_user_namespaces';
+
 /** Why no directory of the machine can be shared. Undefined: the file server can. */
 export function explainNoSharing(server: FileServer | undefined): string | undefined {
   if (server === undefined) return 'virtiofsd is not installed';
   const [major = 0, minor = 0] = release().split('.').map(Number);
   const [oldest, oldestMinor] = OLDEST_KERNEL;
-  if (major > oldest || (major === oldest && minor >= oldestMinor)) return undefined;
-  return `the kernel of this machine is older than Linux ${OLDEST_KERNEL.join('.')}`;
+  if (major < oldest || (major === oldest && minor < oldestMinor))
+    return `the kernel of this machine is older than Linux ${OLDEST_KERNEL.join('.')}`;
+  if (Number(readFileSync(USER_NAMESPACES, 'utf8')) > 0) return undefined;
+  return 'the machine allows no user namespaces (sysctl user.max_user_namespaces)';
 }
 
 /**
