@@ -259,6 +259,14 @@ describeMicrovm('volumes of virtual machines', () => {
       '2001',
     );
     expect(statSync(join(directory, '2000')).uid).toBe(0);
+
+    // A file server without another descriptor says so, and no list of names ends early.
+    await inside(sandbox, 'sync; echo 2 > /proc/sys/vm/drop_caches');
+    const [inner] = (await serversOf(sandbox)).flatMap(childrenOf);
+    execFileSync('prlimit', [`--pid=${inner}`, '--nofile=200:200']);
+    expect(await inside(sandbox, 'cd /small; echo * | wc -w; ls -l * 2>&1 >/dev/null | head -1')).toMatch(
+      /^2001\nls: .*: (Too many open files|File table overflow|No file descriptors available)/,
+    );
   });
 });
 

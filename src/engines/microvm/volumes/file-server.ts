@@ -52,12 +52,15 @@ export function explainNoSharing(server: FileServer | undefined): string | undef
 
 /**
  * The command of the file server. It is in the jail of the supervisor already. Its own sandbox changes the root to the
- * directory, and the jail has limited its open files. Locks of files hold within a sandbox: a server that waits for the
- * lock of another one would stop.
+ * directory, and the jail has limited its open files.
+ *
+ * It opens a file when the sandbox names it, and not when the sandbox lists a directory (readdirplus): at the limit a
+ * list would end early without an error. Locks of files hold within a sandbox: a server that waits for the lock of
+ * another one would stop.
  */
 export function fileServerCommand({ program, isRust }: FileServer): string[] {
   if (!isRust) {
-    const options = ['sandbox=namespace', 'cache=auto', 'xattr', 'log_level=err'];
+    const options = ['sandbox=namespace', 'cache=auto', 'xattr', 'no_readdirplus', 'log_level=err'];
     return [
       program,
       '-f',
@@ -75,6 +78,7 @@ export function fileServerCommand({ program, isRust }: FileServer): string[] {
     '--seccomp=kill',
     '--cache=auto',
     '--xattr',
+    '--no-readdirplus',
     // The other way opens files by a number, which leads to every file of the file system.
     '--inode-file-handles=never',
     '--log-level=error',
