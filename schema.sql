@@ -46,15 +46,18 @@ create table api_keys (
   rotated_at timestamp with time zone,
   expiry_recorded boolean not null default false,
   refusals_recorded_at timestamp with time zone,
+  member_id uuid,
   constraint api_keys_pkey PRIMARY KEY (org_id, id),
   constraint api_keys_hash_check CHECK ((octet_length(hash) = 32)),
   constraint api_keys_labels_check CHECK ((jsonb_typeof(labels) = 'object'::text)),
   constraint api_keys_narrowed CHECK (((labels = '{}'::jsonb) OR (scopes <@ '{sandboxes:read,sandboxes:write,sandboxes:exec}'::text[]))),
   constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
-  constraint api_keys_scopes_check CHECK ((cardinality(scopes) > 0))
+  constraint api_keys_scopes_check CHECK ((cardinality(scopes) > 0)),
+  constraint api_keys_token CHECK (((member_id IS NULL) OR ((expires_at IS NOT NULL) AND (labels = '{}'::jsonb) AND (cidrs = '{}'::text[]))))
 );
 CREATE INDEX api_keys_created ON public.api_keys USING btree (org_id, created_at, id);
 CREATE INDEX api_keys_expiring ON public.api_keys USING btree (expires_at) WHERE ((NOT expiry_recorded) AND (revoked_at IS NULL));
+CREATE INDEX api_keys_of_member ON public.api_keys USING btree (org_id, member_id, created_at, id) WHERE (member_id IS NOT NULL);
 CREATE INDEX api_keys_prefix ON public.api_keys USING btree (prefix);
 CREATE TRIGGER api_keys_changed AFTER DELETE OR UPDATE OF prefix, hash, revoked_at, scopes, labels, cidrs, expires_at, name ON public.api_keys FOR EACH ROW EXECUTE FUNCTION announce_key();
 create policy own_organization on api_keys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
@@ -153,6 +156,26 @@ CREATE INDEX console_sessions_of_passkey ON public.console_sessions USING btree 
 CREATE INDEX console_sessions_of_person ON public.console_sessions USING btree (person_id) WHERE (person_id IS NOT NULL);
 CREATE TRIGGER console_sessions_deleted AFTER DELETE ON public.console_sessions FOR EACH STATEMENT EXECUTE FUNCTION announce_console_sessions();
 create policy own_organization on console_sessions using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
+
+create table device_sign_ins (
+  hash bytea not null,
+  user_code text collate "C" not null,
+  client text not null,
+  network text collate "C" not null,
+  created_at timestamp with time zone not null,
+  expires_at timestamp with time zone not null,
+  polled_at timestamp with time zone,
+  denied boolean not null default false,
+  member_org_id uuid,
+  member_id uuid,
+  constraint device_sign_ins_pkey PRIMARY KEY (hash),
+  constraint device_sign_ins_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint device_sign_ins_member CHECK ((((member_org_id IS NULL) = (member_id IS NULL)) AND (NOT (denied AND (member_id IS NOT NULL))))),
+  constraint device_sign_ins_member_org_id_member_id_fkey FOREIGN KEY (member_org_id, member_id) REFERENCES org_members(org_id, id) ON DELETE CASCADE,
+  constraint device_sign_ins_user_code_key UNIQUE (user_code)
+);
+CREATE INDEX device_sign_ins_expiry ON public.device_sign_ins USING btree (expires_at);
+CREATE INDEX device_sign_ins_network ON public.device_sign_ins USING btree (network);
 
 create table event_chains (
   org_id uuid not null,
@@ -450,6 +473,8 @@ CREATE UNIQUE INDEX org_members_email ON public.org_members USING btree (org_id,
 CREATE INDEX org_members_joined ON public.org_members USING btree (org_id, joined_at, id);
 CREATE INDEX org_members_of_person ON public.org_members USING btree (person_id) WHERE (person_id IS NOT NULL);
 CREATE TRIGGER org_members_changed AFTER UPDATE OF role, labels, email, display_name, person_id ON public.org_members FOR EACH ROW EXECUTE FUNCTION announce_console_sessions();
+CREATE TRIGGER org_members_ended AFTER DELETE OR UPDATE OF person_id ON public.org_members FOR EACH ROW EXECUTE FUNCTION end_tokens();
+CREATE TRIGGER org_members_tokens AFTER UPDATE OF role, labels, email, display_name ON public.org_members FOR EACH ROW EXECUTE FUNCTION announce_tokens();
 create policy own_organization on org_members using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table orgs (
@@ -1208,6 +1233,17 @@ begin
 end
 $function$;
 
+CREATE OR REPLACE FUNCTION public.announce_tokens()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  perform pg_notify('sandkeep_keys', id::text) from api_keys
+  where org_id = new.org_id and member_id = new.id and revoked_at is null;
+  return null;
+end
+$function$;
+
 CREATE OR REPLACE FUNCTION public.cancel_statement(pid integer)
  RETURNS boolean
  LANGUAGE sql
@@ -1429,6 +1465,19 @@ begin
     returning p.disk_mib into disk;
   new.disk_mib := least(new.disk_mib, coalesce(disk, new.disk_mib));
   return new;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.end_tokens()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if tg_op = 'DELETE' or (old.person_id is not null and new.person_id is distinct from old.person_id) then
+    update api_keys set revoked_at = now()
+    where org_id = old.org_id and member_id = old.id and revoked_at is null;
+  end if;
+  return null;
 end
 $function$;
 

@@ -13,7 +13,9 @@ import { PAGE_LIMIT } from '../src/lib/page.js';
 import { BODY_MEMORY } from '../src/access/bodies.js';
 import { SESSION_IDLE_MS } from '../src/access/session-uses.js';
 import { MEMBER_SESSION_MS, MOST_MEMBER_SESSIONS } from '../src/console/open-member-session.js';
+import { MOST_DEVICES } from '../src/console/device/routes.js';
 import { SIGN_INS_UNDER_WAY } from '../src/console/provider-routes.js';
+import { MOST_TOKENS } from '../src/keys/tokens/create.js';
 import { MOST_INVITATIONS } from '../src/members/invite.js';
 import { MOST_CHALLENGES } from '../src/people/passkeys/challenge.js';
 import { MOST_PASSKEYS } from '../src/people/passkeys/register.js';
@@ -332,6 +334,16 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: 'the operation fails with `too_many_layers`',
     },
     { limit: 'open invitations', value: number(MOST_INVITATIONS), beyond: { error: 'quota_exceeded' } },
+    {
+      limit: 'personal tokens of a member',
+      value: number(MOST_TOKENS),
+      beyond: { error: 'quota_exceeded' },
+    },
+    {
+      limit: 'sign-ins of devices that wait for their code, in total and of a network',
+      value: `${number(MOST_DEVICES.total)}, ${number(MOST_DEVICES.each)}`,
+      beyond: { error: 'rate_limited' },
+    },
     {
       limit: 'sessions of a member in the console',
       value: number(MOST_MEMBER_SESSIONS),

@@ -34,7 +34,7 @@ ${roles.join('\n')}
 
 ## Operations
 
-\`GET /v1/me/org\` is open to every role. Tools by \`POST /mcp\` need a key. [openapi.json](../openapi.json) names the scope of each
+\`GET /v1/me/org\` and the [personal tokens](tokens.md) of a member are open to every role. Tools by \`POST /mcp\` need a key. [openapi.json](../openapi.json) names the scope of each
 operation as \`x-required-scope\`.
 
 | scope | roles | operations |

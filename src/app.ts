@@ -5,6 +5,7 @@ import { addRequestContexts } from './access/request-context.js';
 import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
 import { eventRoutes } from './audit/routes.js';
+import { deviceConfirmationRoutes, deviceRoutes } from './console/device/routes.js';
 import { passkeyRoutes } from './console/passkey-routes.js';
 import { passkeySignInRoutes } from './console/passkey-sign-in-routes.js';
 import { consolePages } from './console/pages.js';
@@ -29,6 +30,8 @@ import { warnOfIgnoredFields } from './http/warnings.js';
 import { PacedSteps } from './fairness/paced-steps.js';
 import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
+import { tokenExamples } from './keys/tokens/examples.js';
+import { tokenRoutes } from './keys/tokens/routes.js';
 import { clientNetworkOf } from './lib/cidr.js';
 import { mcpExamples } from './mcp/examples.js';
 import { mcpRoute } from './mcp/route.js';
@@ -115,6 +118,7 @@ const EXAMPLES = {
   ...budgetExamples,
   ...quotaExamples,
   ...keyExamples,
+  ...tokenExamples,
   ...mcpExamples,
 };
 
@@ -213,10 +217,12 @@ export async function buildApp(
     budgetRoutes(api);
     quotaRoutes(api, ctx);
     keyRoutes(api, ctx);
+    tokenRoutes(api);
     mcpRoute(api, ctx);
     if (ctx.settings.console) {
       sessionRoutes(api, ctx, authentication, provider);
       passkeyRoutes(api, ctx, authentication);
+      deviceConfirmationRoutes(api, ctx, authentication);
     }
   });
   await app.register(async (internal) => tunnelRoute(internal, ctx));
@@ -229,6 +235,10 @@ export async function buildApp(
       });
       await open.register(async (byPasskey) => {
         passkeySignInRoutes(byPasskey, ctx, authentication!);
+        return Promise.resolve();
+      });
+      await open.register(async (ofDevices) => {
+        deviceRoutes(ofDevices, ctx, authentication!);
         return Promise.resolve();
       });
       signInOptionsRoute(open, ctx.settings, provider);

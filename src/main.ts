@@ -11,6 +11,8 @@ import { importCommand } from './cli/import.js';
 import { installCommand } from './cli/install.js';
 import { keyCommand } from './cli/key.js';
 import { kubernetesCommand } from './cli/kubernetes.js';
+import { loginCommand } from './cli/login.js';
+import { logoutCommand } from './cli/logout.js';
 import { mcpCommand } from './cli/mcp.js';
 import { memberCommand } from './cli/member.js';
 import { migrateCommand } from './cli/migrate.js';
@@ -53,6 +55,8 @@ export function makeProgram(env: NodeJS.ProcessEnv): Command {
     .addCommand(quotaCommand())
     .addCommand(usageCommand())
     .addCommand(workerCommand())
+    .addCommand(loginCommand(env))
+    .addCommand(logoutCommand(env))
     .addCommand(pauseCommand(env))
     .addCommand(resumeCommand(env))
     .addCommand(portForwardCommand(env))

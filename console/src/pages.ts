@@ -110,6 +110,17 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./keys/keys').then((module) => module.Keys),
   },
   {
+    path: '/tokens',
+    title: 'Personal tokens',
+    group: 'Access',
+    load: () => import('./tokens/tokens').then((module) => module.Tokens),
+  },
+  {
+    path: '/device',
+    title: 'Sign a device in',
+    load: () => import('./device/device').then((module) => module.Device),
+  },
+  {
     path: '/members',
     title: 'Members',
     group: 'Access',

@@ -27,6 +27,13 @@ import { ifOpen, type SessionRow } from './session-queries.js';
 import { SessionUses } from './session-uses.js';
 import { invalidTicket, ticketHashOf, TicketKeys } from './terminal-ticket.js';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** The route may end the key of its request, as every route with the scope `keys:write`. */
+    endsKeys?: boolean;
+  }
+}
+
 /** The holder of the credential of a request, and the error when it is not accepted. */
 interface Credential<H extends Holder = Holder> {
   cached?: H | undefined;
@@ -77,7 +84,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
   const isAllowedAddress = makeAddressCheck();
   // This process refuses a key that it has just revoked without waiting for the notification.
   app.addHook('onRoute', (route) => {
-    if (route.schema?.scope !== 'keys:write') return;
+    if (route.schema?.scope !== 'keys:write' && route.config?.endsKeys !== true) return;
     route.onSend = (_request, reply, _payload, done) => {
       if (reply.statusCode < 300) {
         keys.invalidate();
@@ -203,7 +210,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     recordUse(holder, at);
     // An operation that ends keys checks the key again itself (keys/lock-caller-key.ts). The watch must not cut its
     // response off: only that response has the new secret.
-    if (scope === 'keys:write') return;
+    if (scope === 'keys:write' || request.routeOptions.config.endsKeys === true) return;
     const ip = clientAddressOf(request);
     revocations.watch(reply, async () => {
       const current = await credential.find();

@@ -9,7 +9,8 @@ export interface Caller {
   orgId: string;
   actor: EventActor;
   access: Access;
-  key?: Pick<SecretRow, 'id' | 'name' | 'prefix' | 'secret_prefix' | 'hash'>;
+  /** Also the personal token of a member, who is the actor. */
+  key?: Pick<SecretRow, 'id' | 'name' | 'prefix' | 'secret_prefix' | 'hash' | 'member_id' | 'member'>;
   /** The member of a session. */
   member?: MemberSessionRow;
 }

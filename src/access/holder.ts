@@ -6,13 +6,14 @@ import type { Caller } from './caller.js';
 import { refusalReasonOf } from './key-lookup.js';
 import { accessOf, type SecretRow } from './key-queries.js';
 import type { MemberSessionRow } from './member-session.js';
+import { accessOfToken } from './personal-token.js';
 import { scopesOfRole } from './roles.js';
 
-/** The holder of a credential: an API key, or a member by a session. */
+/** The holder of a credential: an API key, which may be the personal token of a member, or a member by a session. */
 export type Holder = SecretRow | MemberSessionRow;
 
 export function isMember(holder: Holder): holder is MemberSessionRow {
-  return 'member_id' in holder;
+  return 'idle_at' in holder;
 }
 
 /** Undefined if the holder is accepted. The look-up of a session leaves out ended ones. */
@@ -21,13 +22,16 @@ export function refusalOf(holder: Holder, at: Instant): 'revoked' | 'expired' | 
 }
 
 export function accessOfHolder(holder: Holder): Access {
-  return isMember(holder) ? accessOfMember(holder) : accessOf(holder);
+  if (isMember(holder)) return accessOfMember(holder);
+  return holder.member ? accessOfToken(holder, holder.member) : accessOf(holder);
 }
 
 export function callerOfHolder(holder: Holder): Caller {
   const access = accessOfHolder(holder);
   if (!isMember(holder)) {
-    const actor = { kind: 'api_key', api_key_id: holder.id, name: holder.name } as const;
+    const actor = holder.member
+      ? memberActor(holder.member)
+      : ({ kind: 'api_key', api_key_id: holder.id, name: holder.name } as const);
     return { orgId: holder.org_id, actor, access, key: holder };
   }
   return { orgId: holder.org_id, actor: memberActor(holder), access, member: holder };

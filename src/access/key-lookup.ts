@@ -16,10 +16,10 @@ export async function findKeys(sql: Sql, secrets: readonly string[]): Promise<(S
 
 /** Undefined if the key is accepted. */
 export function refusalReasonOf(
-  { revoked_at, expires_at, until }: SecretRow,
+  { revoked_at, expires_at, until, member_id, member }: SecretRow,
   at: Instant,
 ): 'revoked' | 'expired' | undefined {
-  if (revoked_at !== null) return 'revoked';
+  if (revoked_at !== null || (member_id !== null && member === null)) return 'revoked';
   if (expires_at !== null && expires_at <= at) return 'expired';
   if (until !== null && until <= at) return 'revoked';
   return undefined;

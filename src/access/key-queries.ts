@@ -2,6 +2,7 @@ import type { EventActor } from '../audit/events/schema.js';
 import type { Sql } from '../db/pool.js';
 import type { Instant } from '../lib/instant.js';
 import type { Access } from './access.js';
+import type { Role } from './roles.js';
 import type { Scope } from './scopes.js';
 
 export interface KeyRow {
@@ -19,12 +20,14 @@ export interface KeyRow {
   last_used_at: Instant | null;
   rotated_at: Instant | null;
   revoked_at: Instant | null;
+  /** The member whose personal token it is. Null: a key of the organization. */
+  member_id: string | null;
 }
 
 type Row = KeyRow & Record<string, unknown>;
 
 export const KEY_COLUMNS = `org_id, id, name, prefix, scopes, labels, cidrs, expires_at, created_at, created_by, last_used_at, rotated_at,
-  revoked_at`;
+  revoked_at, member_id`;
 export const K_COLUMNS = KEY_COLUMNS.replace(/\w+/g, 'k.$&');
 
 export function accessOf({
@@ -37,16 +40,37 @@ export function accessOf({
   return { scopes, labels, cidrs, expiresAt: expires_at, replaced: until !== null };
 }
 
+/** The member of a personal token, as it is now. */
+export interface TokenMember {
+  user_id: string;
+  email: string;
+  display_name: string | null;
+  role: Role;
+  labels: Record<string, string>;
+}
+
 /** A key and one of its secrets. `until`: when a replaced secret stops working. */
-export type SecretRow = KeyRow & { secret_prefix: string; hash: Buffer; until: Instant | null };
+export interface SecretRow extends KeyRow {
+  secret_prefix: string;
+  hash: Buffer;
+  until: Instant | null;
+  /** Null for a key of the organization, and when the member is gone. */
+  member: TokenMember | null;
+}
+
+/** The member of `k`, for the select list. */
+export const MEMBER_OF_K = `(select json_build_object('user_id', m.user_id, 'email', m.email, 'display_name', m.display_name,
+    'role', m.role, 'labels', m.labels)
+  from org_members m where m.org_id = k.org_id and m.id = k.member_id) as member`;
 
 /** Finds secrets by prefix, also of expired and revoked keys. No query is bound to an organization before this one. */
 export async function findSecrets(sql: Sql, prefixes: readonly string[]): Promise<SecretRow[]> {
   const { rows } = await sql.query<SecretRow & Row>(
-    `select ${K_COLUMNS}, k.prefix as secret_prefix, k.hash, null::timestamptz as until from api_keys k
+    `select ${K_COLUMNS}, k.prefix as secret_prefix, k.hash, null::timestamptz as until, ${MEMBER_OF_K}
+     from api_keys k
      where k.prefix = any ($1)
      union all
-     select ${K_COLUMNS}, r.prefix, r.hash, r.until from api_key_replaced_secrets r
+     select ${K_COLUMNS}, r.prefix, r.hash, r.until, null::json from api_key_replaced_secrets r
      join api_keys k on k.org_id = r.org_id and k.id = r.key_id
      where r.prefix = any ($1)`,
     [prefixes],

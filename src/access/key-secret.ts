@@ -2,19 +2,20 @@ import crc32 from 'crc-32';
 import { hash } from 'node:crypto';
 import { randomBase62, toBase62 } from '../lib/base62.js';
 
-const SCHEME = 'skp_';
+/** `token`: the personal token of a member, in the form of the hosted service. */
+const SCHEMES = { key: 'skp_', token: 'msb_pat_' };
 const RANDOM_LENGTH = 32;
 const CHECKSUM_LENGTH = 6;
-const PATTERN = /^skp_[0-9A-Za-z]{38}$/;
-/** These characters are stored and shown; the others are not. */
-const PREFIX_LENGTH = 12;
+const PATTERN = /^(?:skp_|msb_pat_)[0-9A-Za-z]{38}$/;
+/** The scheme and so many characters are stored and shown; the others are not. */
+const SHOWN_LENGTH = 8;
 
 /**
- * Makes an API key: `skp_`, 32 random base62 characters (190 bits), and their CRC-32 in 6 base62 characters. By the
- * checksum the service refuses mistyped keys without a query, and secret scanners recognize keys.
+ * Makes an API key: its scheme, 32 random base62 characters (190 bits), and the CRC-32 of these in 6 base62 characters.
+ * By the checksum the service refuses mistyped keys without a query, and secret scanners recognize keys.
  */
-export function makeKey(): string {
-  const body = SCHEME + randomBase62(RANDOM_LENGTH);
+export function makeKey(kind: keyof typeof SCHEMES = 'key'): string {
+  const body = SCHEMES[kind] + randomBase62(RANDOM_LENGTH);
   return body + checksum(body);
 }
 
@@ -23,7 +24,8 @@ export function isWellFormedKey(key: string): boolean {
 }
 
 export function prefixOf(key: string): string {
-  return key.slice(0, PREFIX_LENGTH);
+  const { length } = key.startsWith(SCHEMES.token) ? SCHEMES.token : SCHEMES.key;
+  return key.slice(0, length + SHOWN_LENGTH);
 }
 
 /** The stored hash. A fast function suffices, because 190 random bits cannot be guessed. */

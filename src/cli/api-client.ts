@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander';
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { ExplainedError } from '../lib/explained-error.js';
+import { readLogin } from './stored-login.js';
 
 const URL_VARIABLE = 'SANDKEEP_URL';
 const KEY_VARIABLE = 'SANDKEEP_API_KEY';
@@ -24,30 +25,54 @@ interface Answer {
 
 /** For commands that are clients of the API, and need no access to the data directory. */
 export function withClientOptions(command: Command): Command {
-  return command
-    .addOption(
-      new Option('--url <url>', `the address of the service (default: ${USUAL_URL}; env: ${URL_VARIABLE})`),
-    )
-    .addOption(
-      new Option('--key-file <path>', `a file with the API key (default: the key is in ${KEY_VARIABLE})`),
-    );
+  return withAddressOption(command).addOption(
+    new Option(
+      '--key-file <path>',
+      `a file with the API key (default: the key is in ${KEY_VARIABLE}, or "sandkeep login" has made one)`,
+    ),
+  );
 }
 
-/** The address without a final slash, and the API key. Throws ExplainedError. */
-export function readClient({ url, keyFile }: ClientOptions, env: NodeJS.ProcessEnv): Client {
-  const base = url ?? env[URL_VARIABLE] ?? USUAL_URL;
+export function withAddressOption(command: Command): Command {
+  return command.addOption(
+    new Option('--url <url>', `the address of the service (default: ${USUAL_URL}; env: ${URL_VARIABLE})`),
+  );
+}
+
+/**
+ * The address without a final slash, and the API key: from a file, the environment, or the stored login, whose token is
+ * sent only to its own address. Throws ExplainedError.
+ */
+export function readClient(options: ClientOptions, env: NodeJS.ProcessEnv): Client {
+  const { keyFile } = options;
+  if (keyFile !== undefined) return { url: readAddress(options, env), key: readKeyFile(keyFile) };
+  const key = env[KEY_VARIABLE]?.trim();
+  if (key) return { url: readAddress(options, env), key };
+  const login = readLogin(env);
+  if (!login) {
+    throw new ExplainedError(`no API key: set ${KEY_VARIABLE}, give --key-file, or run "sandkeep login"`);
+  }
+  const url = readAddress(options, env, login.url);
+  if (url === login.url) return { url, key: login.token };
+  throw new ExplainedError(
+    `no API key for ${url}: the login is for ${login.url}; run "sandkeep login --url ${url}"`,
+  );
+}
+
+/** The address of the service without a final slash. Throws ExplainedError. */
+export function readAddress(
+  { url }: Pick<ClientOptions, 'url'>,
+  env: NodeJS.ProcessEnv,
+  usual = USUAL_URL,
+): string {
+  const base = url ?? env[URL_VARIABLE] ?? usual;
   if (!/^https?:\/\//.test(base) || !URL.canParse(base)) {
     throw new ExplainedError(`"${base}" is no address of a service: give --url, such as ${USUAL_URL}`);
   }
-  return { url: base.replace(/\/+$/, ''), key: readKey(keyFile, env) };
+  return base.replace(/\/+$/, '');
 }
 
-function readKey(keyFile: string | undefined, env: NodeJS.ProcessEnv): string {
-  if (keyFile === undefined) {
-    const key = env[KEY_VARIABLE]?.trim();
-    if (!key) throw new ExplainedError(`no API key: set ${KEY_VARIABLE}, or give --key-file`);
-    return key;
-  }
+function readKeyFile(keyFile: string): string {
   try {
     return readFileSync(keyFile, 'utf8').trim();
   } catch (error) {
@@ -123,7 +148,9 @@ function readJson<T>({ url }: Client, text: string): T {
 
 export function refusalOf({ status, text }: Answer): ExplainedError {
   if (status === 401) {
-    return new ExplainedError(`the service refuses the API key: check ${KEY_VARIABLE}, or --key-file`);
+    return new ExplainedError(
+      `the service refuses the API key: check ${KEY_VARIABLE} or --key-file, or run "sandkeep login" again`,
+    );
   }
   return new ExplainedError(messageOf(text) || `the service answered with ${status}`);
 }

@@ -28,7 +28,7 @@ export async function signIn(
   const id = newId();
   const ofKey = { api_key_id: key.id, name: key.name, prefix: key.prefix };
   await inTransaction(pool, async (tx) => {
-    await lockCallerKey(tx, caller, at, key.id);
+    await lockCallerKey(tx, caller, at, { changed: key.id, scope: 'any' });
     for (const oldest of await deleteOldest(tx, orgId, key.id, { keep: MOST_OF_KEY - 1 })) {
       await recordEvent(tx, {
         orgId,

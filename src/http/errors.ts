@@ -90,6 +90,11 @@ export const CATALOGUE = {
     remedy:
       'The message says why. Passkeys need the console at the https address of --public-url, or at http://localhost.',
   },
+  member_required: {
+    status: 403,
+    message: 'only a member of the organization may do this, in a session of the console',
+    remedy: 'Sign in to the console as a member. A key or a personal token makes no personal token.',
+  },
   owner_required: {
     status: 403,
     message: 'only an owner of the organization may do this',
@@ -207,6 +212,16 @@ export const CATALOGUE = {
     message: 'there is no such member',
     remedy: '`GET /v1/members` lists the members of the organization.',
   },
+  device_not_found: {
+    status: 404,
+    message: 'no device waits with this code',
+    remedy: 'Compare the code with the one on the device. It works once, for ten minutes: begin again there.',
+  },
+  token_not_found: {
+    status: 404,
+    message: 'there is no such personal token',
+    remedy: '`GET /v1/tokens` lists those that the caller may revoke.',
+  },
   invitation_not_found: {
     status: 404,
     message: 'there is no such invitation',
@@ -266,6 +281,11 @@ export const CATALOGUE = {
     status: 409,
     message: 'this is your only passkey',
     remedy: 'Add another one first: without any, only a link of the operator signs you in.',
+  },
+  token_not_rotated: {
+    status: 409,
+    message: 'a personal token gets no new secret',
+    remedy: 'Its member makes another one, and revokes this one.',
   },
   last_owner: {
     status: 409,

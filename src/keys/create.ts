@@ -20,15 +20,17 @@ export interface KeyRequest {
   access: Access;
   actor: EventActor;
   at: Instant;
+  /** The member of a personal token. */
+  memberId?: string;
 }
 
 /** Creates a key in the transaction of the caller. The requested access has been checked. */
 export async function addKey(
   tx: EventSql,
-  { orgId, name, access, actor, at }: KeyRequest,
+  { orgId, name, access, actor, at, memberId }: KeyRequest,
 ): Promise<{ row: ShownKeyRow; key: string }> {
   const id = newId();
-  const key = makeKey();
+  const key = makeKey(memberId === undefined ? 'key' : 'token');
   const row = await insertKey(tx, {
     org_id: orgId,
     id,
@@ -38,6 +40,7 @@ export async function addKey(
     access,
     created_at: at,
     created_by: actor,
+    member_id: memberId ?? null,
   });
   await recordEvent(tx, {
     orgId,
@@ -53,9 +56,15 @@ export async function addKey(
       labels: row.labels,
       cidrs: row.cidrs,
       expires_at: row.expires_at && shortInstant(row.expires_at),
+      ...memberFact(row),
     },
   });
   return { row: { ...row, replaced_until: null }, key };
+}
+
+/** The member of a personal token, in the payload of an event. */
+export function memberFact({ member_id }: Pick<ShownKeyRow, 'member_id'>): { member_id?: string } {
+  return member_id === null ? {} : { member_id };
 }
 
 /** The same for the operator. Default: a key with all rights. */

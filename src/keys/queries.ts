@@ -20,13 +20,15 @@ export interface NewKeyRow {
   access: Access;
   created_at: Instant;
   created_by: EventActor;
+  member_id: string | null;
 }
 
 export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
   const { scopes, labels, cidrs, expiresAt } = key.access;
   const { rows } = await sql.query<Row>(
-    `insert into api_keys (org_id, id, name, prefix, hash, scopes, labels, cidrs, expires_at, created_at, created_by)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    `insert into api_keys (org_id, id, name, prefix, hash, scopes, labels, cidrs, expires_at, created_at, created_by,
+       member_id)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
      returning ${KEY_COLUMNS}`,
     [
       key.org_id,
@@ -40,20 +42,22 @@ export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
       expiresAt,
       key.created_at,
       JSON.stringify(key.created_by),
+      key.member_id,
     ],
   );
   return rows[0]!;
 }
 
+/** Undefined for a personal token, too. */
 export async function getKey(sql: Sql, orgId: string, id: string): Promise<ShownKeyRow | undefined> {
   const { rows } = await sql.query<ShownKeyRow & Row>(
-    `select ${SHOWN_COLUMNS} from api_keys k where k.org_id = $1 and k.id = $2`,
+    `select ${SHOWN_COLUMNS} from api_keys k where k.org_id = $1 and k.id = $2 and k.member_id is null`,
     [orgId, id],
   );
   return rows[0];
 }
 
-/** Keys of an organization, oldest first, `limit` at most, after `after` (created_at, id). */
+/** Keys of an organization without personal tokens, oldest first, `limit` at most, after `after` (created_at, id). */
 export async function pageKeys(
   sql: Sql,
   orgId: string,
@@ -62,7 +66,7 @@ export async function pageKeys(
 ): Promise<ShownKeyRow[]> {
   const { rows } = await sql.query<ShownKeyRow & Row>(
     `select ${SHOWN_COLUMNS} from api_keys k
-     where k.org_id = $1 and ($2::timestamptz is null or (k.created_at, k.id) > ($2, $3::uuid))
+     where k.org_id = $1 and k.member_id is null and ($2::timestamptz is null or (k.created_at, k.id) > ($2, $3::uuid))
      order by k.created_at, k.id
      limit $4`,
     [orgId, after?.[0] ?? null, after?.[1] ?? null, limit],
@@ -70,7 +74,7 @@ export async function pageKeys(
   return rows;
 }
 
-/** All keys of an organization, or of all when none is named; oldest first. For the operator. */
+/** All keys of an organization, or of all when none is named, with personal tokens; oldest first. For the operator. */
 export async function listKeys(
   sql: Sql,
   orgId: string | undefined,

@@ -4,6 +4,7 @@ import type { EventActor } from '../audit/events/schema.js';
 import type { Pool } from '../db/pool.js';
 import { inTransaction, type EventSql } from '../db/transaction.js';
 import { now, type Instant } from '../lib/instant.js';
+import { memberFact } from './create.js';
 import { findOrgOfKey, lockKey, setRevoked } from './queries.js';
 
 /** Revokes a key with all its secrets. The transaction holds its row. Returns the time of the first revocation. */
@@ -21,7 +22,7 @@ export async function revokeLocked(
     actor,
     resourceId: key.id,
     at,
-    payload: { api_key_id: key.id, name: key.name, prefix: key.prefix },
+    payload: { api_key_id: key.id, name: key.name, prefix: key.prefix, ...memberFact(key) },
   });
   return at;
 }

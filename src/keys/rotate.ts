@@ -29,6 +29,7 @@ export async function rotateLocked(
   at: Instant,
 ): Promise<{ row: ShownKeyRow; key: string }> {
   const { org_id: orgId, id, name } = key;
+  if (key.member_id !== null) throw new ApiError('token_not_rotated');
   const ended = key.revoked_at !== null ? 'revoked' : undefined;
   const status = ended ?? (key.expires_at !== null && key.expires_at <= at ? 'expired' : undefined);
   if (status !== undefined) {

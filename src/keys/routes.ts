@@ -133,7 +133,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
       const { overlap_secs = DEFAULT_OVERLAP_SECS } = request.body;
       return withSecret(contextOf(request), caller, async (tx) => {
         const { id } = request.params;
-        const own = await lockCallerKey(tx, caller, ctx.now(), id);
+        const own = await lockCallerKey(tx, caller, ctx.now(), { changed: id });
         const key = await getKey(tx, caller.orgId, id);
         if (!key) throw new ApiError('key_not_found');
         // The new secret would open all that the key opens.
@@ -161,7 +161,7 @@ export function keyRoutes(app: App, ctx: Shared): void {
       const caller = writerOf(request, reply);
       return inWrite(contextOf(request), caller, async (tx) => {
         const { id } = request.params;
-        await lockCallerKey(tx, caller, ctx.now(), id);
+        await lockCallerKey(tx, caller, ctx.now(), { changed: id });
         const key = await getKey(tx, caller.orgId, id);
         if (!key) throw new ApiError('key_not_found');
         await revokeLocked(tx, key, caller.actor, ctx.now());

@@ -17,7 +17,7 @@ import {
 } from '../http/schema.js';
 import { DEFAULT_OVERLAP_SECS, LONGEST_OVERLAP_SECS } from './rotate.js';
 
-const KeyScope = Words([...SCOPES], {
+export const KeyScope = Words([...SCOPES], {
   title: 'KeyScope',
   description:
     'A permission of a key. `write` includes `read` of the same kind; `org:admin` includes every scope.',

@@ -65,7 +65,7 @@ function describe(error: unknown): unknown {
 function redact(text: string): string {
   return (
     text
-      .replace(/(sk[a-z]_)[0-9A-Za-z]{8,}/g, '$1[redacted]')
+      .replace(/(sk[a-z]_|msb_pat_)[0-9A-Za-z]{8,}/g, '$1[redacted]')
       // The name has no slash, and the password no "://": otherwise a long text of callers would be scanned again from
       // each "postgres".
       .replace(/(postgres(?:ql)?:\/\/[^:@\s/]+:)(?:(?!:\/\/)[^@\s])+@/g, '$1[redacted]@')

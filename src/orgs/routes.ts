@@ -15,20 +15,20 @@ export function orgRoutes(app: App): void {
         scope: 'any',
         summary: 'Get the organization of the caller',
         description:
-          'Returns the organization of the key or the session. The role of a key is always `owner`; its scopes say what it may do.',
+          'Returns the organization of the key or the session, with the role of the member. The role of a key of the organization is always `owner`; its scopes say what it may do.',
         tags: ['organization'],
         response: answers(OrgWithRole, 'org_not_found'),
       },
     },
     async (request) => {
-      const { orgId, member } = callerOf(request);
+      const { orgId, key, member } = callerOf(request);
       const org = await getOrg(contextOf(request).pool, orgId);
       if (!org) throw new ApiError('org_not_found');
       const { created_at, updated_at, ...identity } = org;
       return {
         ...identity,
         mfa_required: false,
-        role: member?.role ?? ('owner' as const),
+        role: member?.role ?? key?.member?.role ?? ('owner' as const),
         runtime: contextOf(request).runtime.name,
         created_at: shortInstant(created_at),
         updated_at: shortInstant(updated_at),

@@ -53,6 +53,7 @@ const ABSENT = new Set([
   'update_member',
   'remove_member',
   'revoke_invitation',
+  'revoke_token',
   'delete_by_name',
   'copy_volume_file',
   'rename_volume_file',
@@ -115,9 +116,10 @@ describe.each(releases())('the data of release %s', (version) => {
       for (const { method, id } of walk) {
         const { path, absent: _, ...request } = OPERATIONS[id]!({ client, ...release.resources });
         const { status, text } = await client.request(method, path, request);
-        // 501: the simulated runtime runs no commands.
+        // 501: the simulated runtime runs no commands. A key makes no personal token.
         const fine = status < 400 || [400, 409, 422, 426, 501].includes(status);
-        const refused = !fine && !(status === 404 && ABSENT.has(id));
+        const refused =
+          !fine && !(status === 404 && ABSENT.has(id)) && !(status === 403 && id === 'create_token');
         if (refused) failed.push(`${id}: ${status} ${text}`);
       }
       expect(failed).toEqual([]);

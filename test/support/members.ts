@@ -2,6 +2,8 @@ import type { Role } from '../../src/access/roles.js';
 import { operator } from '../../src/audit/events/actor.js';
 import { addMember } from '../../src/members/add.js';
 import { makeLink } from '../../src/members/link.js';
+import { inTransaction } from '../../src/db/transaction.js';
+import { createToken, type TokenRequest } from '../../src/keys/tokens/create.js';
 import { now } from '../../src/lib/instant.js';
 import type { ChangedBy } from '../../src/members/owner-alone.js';
 import type { MemberRow } from '../../src/members/queries.js';
@@ -46,6 +48,19 @@ export async function postLink(
     headers: { 'content-type': 'application/json', ...headers },
     body: JSON.stringify({ link }),
   });
+}
+
+/** A new personal token of the member. */
+export async function newToken(
+  { ctx }: Pick<TestService, 'ctx'>,
+  orgId: string,
+  member: MemberRow,
+  asked: Partial<TokenRequest> = {},
+): Promise<{ id: string; secret: string }> {
+  const owner = { ...member, org_id: orgId, member_id: member.id };
+  const request = { name: 'test token', scopes: undefined, days: 30, ...asked };
+  const { token, secret } = await inTransaction(ctx.pool, (tx) => createToken(tx, owner, request, now()));
+  return { id: token.id, secret };
 }
 
 /** Signs a member in to the console as a browser does. */

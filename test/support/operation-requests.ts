@@ -2,6 +2,7 @@ import { operator } from '../../src/audit/events/actor.js';
 import { newId } from '../../src/lib/uuid.js';
 import { addMember } from '../../src/members/add.js';
 import { EMPTY_CONFIG } from '../../src/spec/template-config.js';
+import { newToken } from './members.js';
 import { makeBudget } from './budgets.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
@@ -26,6 +27,7 @@ export interface Classified {
 }
 
 const NO_MEMBER: Classified['absent'] = ['member_not_found', 'there is no such member'];
+const NO_TOKEN: Classified['absent'] = ['token_not_found', 'there is no such personal token'];
 const NO_INVITATION: Classified['absent'] = ['invitation_not_found', 'there is no such invitation'];
 const NO_KEY: Classified['absent'] = ['key_not_found', 'there is no such key'];
 /** An open session in the sandbox of each fixture. No process serves it. */
@@ -258,6 +260,9 @@ export const OPERATIONS: Record<string, (victim: Fixture) => Classified> = {
     path: `/v1/invitations/${victim.invitation?.id ?? UNKNOWN_ID}`,
     absent: NO_INVITATION,
   }),
+  list_tokens: () => ({ path: '/v1/tokens' }),
+  create_token: () => ({ path: '/v1/tokens', body: { name: 'intruder' } }),
+  revoke_token: (victim) => ({ path: `/v1/tokens/${victim.token?.id ?? UNKNOWN_ID}`, absent: NO_TOKEN }),
   get_quotas: () => ({ path: '/v1/quotas' }),
   list_events: () => ({ path: '/v1/events' }),
   get_event: ({ event }) => ({ path: `/v1/events/${event.id}` }),
@@ -328,6 +333,8 @@ export interface Fixture {
   /** Undefined: the fixture is of a release without them. */
   member?: { id: string };
   invitation?: { id: string };
+  /** A personal token of the member. */
+  token?: { id: string };
   budget?: { id: string };
   /** The webhook is disabled, so nothing changes by itself. */
   webhook: { id: string; delivery: string };
@@ -395,6 +402,7 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
   const member = await addMember(service.ctx.pool, client.org.id, person, operator('victim'));
   const invited = { email: 'victim-to-be@example.com', role: 'developer' };
   const invitation = await succeed(client.post('/v1/invitations', invited));
+  const token = await newToken(service, client.org.id, member);
   const budget = await makeBudget(client, { name: 'victim' });
   const made = { id: newId(), name: 'victim' };
   await service.ctx.pool.query(
@@ -441,6 +449,7 @@ export async function makeFixture(service: TestService): Promise<Fixture> {
     credential,
     member: { id: member.id },
     invitation,
+    token,
     budget,
     key: { id: client.keyId },
     webhook: { id, delivery },
@@ -452,49 +461,4 @@ async function succeed(asked: Promise<Answer>): Promise<Answer['body']> {
   const { status, text, body } = await asked;
   if (status >= 300) throw new Error(`cannot make the fixture: the service answered ${status} ${text}`);
   return body;
-}
-
-const TABLES = [
-  'sandboxes',
-  'sandbox_labels',
-  'label_periods',
-  'usage_days',
-  'usage_totals',
-  'volumes',
-  'events',
-  'accruals',
-  'api_keys',
-  'runs',
-  'quotas',
-  'org_members',
-  'member_links',
-  'console_sessions',
-  'member_invitations',
-  'member_passkeys',
-  'idempotency_keys',
-  'webhooks',
-  'webhook_deliveries',
-  'terminal_tickets',
-  'sandbox_sessions',
-  'previews',
-  'pools',
-  'registry_credentials',
-  'snapshots',
-  'templates',
-  'template_contexts',
-  'template_logs',
-  'template_layers',
-  'pauses',
-  'budgets',
-];
-
-const DIGESTS = TABLES.map(
-  (table) => `
-    select '${table}' as name, count(*)::int as rows, md5(string_agg(row, ',' order by row)) as digest
-    from (select (to_jsonb(t) - '{seen_at,next_check_at,checked_until,used_ratio}'::text[])::text as row from ${table} t where org_id = $1) as ${table}_rows`,
-).join(' union all ');
-
-/** The number and a digest of the rows of an organization, by table: a thousand tests compare them. */
-export async function snapshot(service: TestService, orgId: string): Promise<unknown[]> {
-  return (await service.ctx.pool.query(DIGESTS, [orgId])).rows;
 }

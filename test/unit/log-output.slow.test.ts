@@ -55,7 +55,9 @@ test('text for people has one line for each message, and no message controls the
 test('no credential of an error is logged, and a long error of a caller takes no time', () => {
   const lines: string[] = [];
   const log = makeLog('info', { write: (line) => void lines.push(line) });
-  const secrets = ['skp', 'skt', 'sks', 'skm', 'skl', 'ski', 'sko'].map((kind) => `${kind}_0123456789abcdef`);
+  const secrets = ['skp', 'skt', 'sks', 'skm', 'skl', 'ski', 'sko', 'msb_pat'].map(
+    (kind) => `${kind}_0123456789abcdef`,
+  );
   log.error(
     { err: new Error(`${secrets.join(' ')} postgres://u:pa/ss@h/db postgresql://u:other@h`) },
     'failed',

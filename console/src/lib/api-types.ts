@@ -277,6 +277,8 @@ export type CreateInvitationRequest = {
   expires_in_hours?: number;
 };
 
+export type CreatePersonalTokenRequest = { name: string; scopes?: KeyScope[]; expires_in_days?: number };
+
 export type CreatePreviewRequest = {
   port: number;
   path?: string;
@@ -625,6 +627,12 @@ export type PaginatedMemberResponse = {
   next_cursor?: string | null;
 };
 
+export type PaginatedPersonalTokenResponse = {
+  data: PersonalTokenResponse[];
+  has_more: boolean;
+  next_cursor?: string | null;
+};
+
 export type PaginatedPoolResponse = { data: PoolResponse[]; has_more: boolean; next_cursor?: string | null };
 
 export type PaginatedPreviewResponse = {
@@ -677,6 +685,31 @@ export type PaginatedWebhookResponse = {
   data: WebhookResponse[];
   has_more: boolean;
   next_cursor?: string | null;
+};
+
+export type PersonalTokenResponse = {
+  id: string;
+  name: string;
+  prefix: string;
+  scopes: KeyScope[];
+  member_id: string;
+  email: string;
+  created_at: string;
+  expires_at: string;
+  last_used_at: string | null;
+};
+
+export type PersonalTokenWithSecret = {
+  id: string;
+  name: string;
+  prefix: string;
+  scopes: KeyScope[];
+  member_id: string;
+  email: string;
+  created_at: string;
+  expires_at: string;
+  last_used_at: string | null;
+  token: string;
 };
 
 export type PoolResponse = {
@@ -2548,6 +2581,24 @@ export interface Operations {
     query: {};
     body: RotateApiKeyRequest;
     answer: ApiKeyWithSecret;
+  };
+  'GET /v1/tokens': {
+    path: {};
+    query: { cursor?: string; limit?: number };
+    body: undefined;
+    answer: PaginatedPersonalTokenResponse;
+  };
+  'POST /v1/tokens': {
+    path: {};
+    query: {};
+    body: CreatePersonalTokenRequest;
+    answer: PersonalTokenWithSecret;
+  };
+  'DELETE /v1/tokens/{token_id}': {
+    path: { token_id: string };
+    query: {};
+    body: undefined;
+    answer: MessageResponse;
   };
   'POST /mcp': {
     path: {};

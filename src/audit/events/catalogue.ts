@@ -4,6 +4,7 @@ import { STATUSES } from '../../spec/statuses.js';
 import { BUDGET_EVENTS } from './budget-events.js';
 import { CALLER, closed, event, SYSTEM } from './catalogue-entry.js';
 import { FORK_EVENTS } from './fork-events.js';
+import { KEY_EVENTS } from './key-events.js';
 import { PAUSE_EVENTS } from './pause-events.js';
 import { MEMBER_EVENTS } from './member-events.js';
 import { POOL_EVENTS } from './pool-events.js';
@@ -58,8 +59,6 @@ const names = closed({ name: text, slug: text });
 const labels = closed({ labels: StringMap() });
 const volumeProperties = closed({ capacity_gib: Nullable(Type.Integer()), labels: StringMap() });
 const quotas = Type.Record(text, Type.Union([Type.Integer(), Type.Boolean(), Type.Null()]));
-const key = { api_key_id: Uuid, name: text, prefix: text };
-const consoleSession = { session_id: Uuid, ...key };
 const registryCredential = { credential_id: Uuid, pattern: text };
 const credentialProperties = closed({ username: text, description: Nullable(text) });
 /** `destination`: without the path, which may have secrets. */
@@ -97,42 +96,7 @@ export const CATALOGUE = {
   ),
   ...BUDGET_EVENTS,
   ...MEMBER_EVENTS,
-
-  api_key_created: event('api_key', ANYONE, 'An API key was created.', {
-    ...key,
-    scopes: Type.Array(text),
-    labels: StringMap(),
-    cidrs: Type.Array(text),
-    expires_at: time,
-  }),
-  api_key_first_used: event('api_key', ['api_key'], 'An API key was used for the first time.', key),
-  api_key_rotated: event(
-    'api_key',
-    ANYONE,
-    'An API key got a new secret. The previous secret is valid until `previous_until`.',
-    { ...key, previous_prefix: text, previous_until: DateTime },
-  ),
-  api_key_expired: event('api_key', SYSTEM, 'An API key expired.', {
-    ...key,
-    expires_at: DateTime,
-  }),
-  api_key_refused_often: event(
-    'api_key',
-    SYSTEM,
-    'An API key was refused often within a minute, for these reasons. Written at most once an hour for each key.',
-    { ...key, refusals: count, reasons: Type.Array(reason) },
-  ),
-  api_key_revoked: event('api_key', ANYONE, 'An API key was revoked.', key),
-  console_session_opened: event('api_key', CALLER, 'A caller signed in to the console with an API key.', {
-    ...consoleSession,
-    expires_at: DateTime,
-  }),
-  console_session_ended: event(
-    'api_key',
-    CALLER,
-    'A caller signed out of the console, or a later sign-in with the same key ended the oldest session (`replaced`). A session that ends with its key or its time has no such event.',
-    { ...consoleSession, reason },
-  ),
+  ...KEY_EVENTS,
 
   sandbox_created: event(
     'sandbox',

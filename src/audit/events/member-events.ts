@@ -35,11 +35,16 @@ export const MEMBER_EVENTS = {
     previous_role: text,
     previous_labels: StringMap(),
   }),
-  member_removed: event('member', ANYONE, 'A member was removed, and its sessions ended.', member),
+  member_removed: event(
+    'member',
+    ANYONE,
+    'A member was removed, and its sessions and personal tokens ended.',
+    member,
+  ),
   member_account_unlinked: event(
     'member',
     ANYONE,
-    'A member was separated from its account of the provider. The next sign-in with the verified address gets it.',
+    'A member was separated from its account of the provider, and its personal tokens ended. The next sign-in with the verified address gets it.',
     member,
   ),
   member_link_created: event('member', ANYONE, 'A link was made that opens one session of a member.', {

@@ -6,7 +6,7 @@ import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
 import { webhookSettings } from '../../../src/settings.js';
 import type { Answer } from '../../support/answer.js';
 import type { Client } from '../../support/client.js';
-import { newMember } from '../../support/members.js';
+import { newMember, newToken } from '../../support/members.js';
 import { ended } from '../../support/snapshots.js';
 import { endedBuild, requestBuild } from '../../support/templates.js';
 import { operations } from '../../support/openapi.js';
@@ -185,6 +185,14 @@ const WRITES: Record<string, [event: string, write: () => Promise<Answer>]> = {
     },
   ],
   remove_member: ['member_removed', () => client.delete(`/v1/members/${made['member']}`)],
+  revoke_token: [
+    'api_key_revoked',
+    async () => {
+      const member = await newMember(service, client.org.id, 'viewer');
+      const { id } = await newToken(service, client.org.id, member);
+      return client.delete(`/v1/tokens/${id}`);
+    },
+  ],
   create_webhook: [
     'webhook_created',
     () => keep('webhook', client.post('/v1/webhooks', { url: receiver.url })),
@@ -296,8 +304,9 @@ test('every operation that writes is listed in this file, handles files or enter
     // Operations that the service does not offer yet only refuse.
     .filter(({ operation }) => Object.keys(operation.responses).some((status) => status.startsWith('2')))
     .map(({ operation }) => operation.operationId);
-  // A plan is a POST, and changes nothing. Tools write by the other operations.
-  const others = [...OF_FILES, 'plan_sandbox_modification', 'call_mcp'];
+  // A plan is a POST, and changes nothing. Tools write by the other operations. Only members make tokens:
+  // keys/tokens.test.ts.
+  const others = [...OF_FILES, 'plan_sandbox_modification', 'call_mcp', 'create_token'];
   expect(writing.toSorted()).toEqual([...Object.keys(WRITES), ...others].toSorted());
 });
 

@@ -6,7 +6,8 @@ import { createKey } from '../../../src/keys/create.js';
 import { signIn, type ConsoleSession } from '../../support/console.js';
 import { operations } from '../../support/openapi.js';
 import { localProvider } from '../../support/openid/provider.js';
-import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/operation-requests.js';
+import { makeFixture, OPERATIONS, type Fixture } from '../../support/operation-requests.js';
+import { snapshot } from '../../support/org-snapshot.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 const READS = SCOPES.filter((scope) => scope.endsWith(':read'));

@@ -9,7 +9,8 @@ import { operator } from '../../../src/audit/events/actor.js';
 import type { App } from '../../../src/http/route.js';
 import { createKey } from '../../../src/keys/create.js';
 import { revokeKey } from '../../../src/keys/revoke.js';
-import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/operation-requests.js';
+import { makeFixture, OPERATIONS, type Fixture } from '../../support/operation-requests.js';
+import { snapshot } from '../../support/org-snapshot.js';
 import { operations } from '../../support/openapi.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -45,9 +46,13 @@ const CONSOLE = [
   'GET /console',
   'GET /console/*',
   'DELETE /console/session/passkeys/:passkey_id',
+  'GET /console/device/codes/:user_code',
   'GET /console/session',
   'GET /console/session/passkeys',
   'GET /console/sign-in/options',
+  'POST /console/device/authorization',
+  'POST /console/device/codes/:user_code',
+  'POST /console/device/token',
   'POST /console/session',
   'POST /console/session/link',
   'POST /console/session/organization',
@@ -150,7 +155,13 @@ test('every operation is classified, and names its scope', () => {
   }
   // Opening a route to every key takes an edit of this line.
   // Each tool of MCP is checked by the route that it uses: test/api/mcp.
-  expect(ROUTES.filter(({ scope }) => scope === 'any').map(({ id }) => id)).toEqual(['get_org', 'call_mcp']);
+  expect(ROUTES.filter(({ scope }) => scope === 'any').map(({ id }) => id)).toEqual([
+    'get_org',
+    'list_tokens',
+    'create_token',
+    'revoke_token',
+    'call_mcp',
+  ]);
 });
 
 /** `fetch` sends no TRACE. */

@@ -4,7 +4,8 @@ import { openPool, type Address } from '../../../src/db/pool.js';
 import { canServe, REQUEST_ROLE } from '../../../src/db/request-role.js';
 import { openRequests, type Requests } from '../../../src/db/request-connections.js';
 import { inTransaction } from '../../../src/db/transaction.js';
-import { makeFixture, snapshot, type Fixture } from '../../support/operation-requests.js';
+import { makeFixture, type Fixture } from '../../support/operation-requests.js';
+import { snapshot } from '../../support/org-snapshot.js';
 import type { Client } from '../../support/client.js';
 import { withDatabase } from '../../support/database.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -100,6 +101,7 @@ test('requests cannot reach tables that belong to no organization', async () => 
   );
   const others = rows.map(({ name }) => name);
   expect(others).toEqual([
+    'device_sign_ins',
     'event_keys',
     'instance',
     'logout_tokens',

@@ -4,7 +4,8 @@ import { SCOPES, type RouteScope, type Scope } from '../../../src/access/scopes.
 import type { ConsoleSession } from '../../support/console.js';
 import { newMember, signInMember } from '../../support/members.js';
 import { operations } from '../../support/openapi.js';
-import { makeFixture, OPERATIONS, snapshot, type Fixture } from '../../support/operation-requests.js';
+import { makeFixture, OPERATIONS, type Fixture } from '../../support/operation-requests.js';
+import { snapshot } from '../../support/org-snapshot.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
 /** Every scope that a role satisfies, written out: the oracle of this file. Ids of roles are those of docs/roles.md. */
