@@ -67,22 +67,22 @@ function listCommand(): Command {
     .action(async (options: ImagesOptions) => {
       const store = await openStore(options);
       const names = await new ImageNames(store.root).list();
-      const images = (await store.list()).flatMap(({ digest, base, sandboxes }) => {
+      const images = (await store.list()).flatMap(({ digest, base, uses }) => {
         const own = names.filter((name) => name.digest === digest).map(({ reference }) => reference);
         return (own.length === 0 ? [null] : own).map((name) => ({
           name,
           digest,
           bytes: base.bytes,
-          sandboxes,
+          uses,
         }));
       });
-      const rows = images.map(({ name, digest, bytes, sandboxes }) => [
+      const rows = images.map(({ name, digest, bytes, uses }) => [
         name === null ? '' : shown(name),
         digest,
         String(mib(bytes)),
-        String(sandboxes),
+        String(uses),
       ]);
-      const head = ['NAME', 'IMAGE', 'MIB', 'SANDBOXES'];
+      const head = ['NAME', 'IMAGE', 'MIB', 'USES'];
       print(options, { images }, rows.length === 0 ? 'no images' : table(head, rows, options));
     });
 }

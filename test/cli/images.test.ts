@@ -55,7 +55,7 @@ test('an image of "docker save" is imported, listed and removed', async () => {
   expect(again).toEqual({ ...imported, name: 'localhost:5000/other:latest' });
   linkSync(join(directory, 'base.erofs'), join(folder, 'of-a-sandbox'));
   const { name, digest, bytes } = imported;
-  const image = { digest, bytes, sandboxes: 1 };
+  const image = { digest, bytes, uses: 1 };
   expect(await json('list')).toEqual({
     images: [
       { name, ...image },
@@ -63,7 +63,7 @@ test('an image of "docker save" is imported, listed and removed', async () => {
     ],
   });
   expect((await text('list')).out).toMatch(
-    /^NAME +IMAGE +MIB +SANDBOXES\nteam\/app:1 +sha256:\w+ +1 +1\nlocalhost:5000/,
+    /^NAME +IMAGE +MIB +USES\nteam\/app:1 +sha256:\w+ +1 +1\nlocalhost:5000/,
   );
 
   expect((await text('remove', 'team/app:1')).out).toBe(

@@ -34,7 +34,7 @@ test('an image that two processes add at once is there once', async () => {
   expect(first).toEqual(second);
   expect(readdirSync(store.root)).toEqual(['a'.repeat(64)]);
   expect(await store.list()).toEqual([
-    { ...first, sandboxes: 0, inode: statSync(join(first.directory, BASE_FILE)).ino },
+    { ...first, uses: 0, inode: statSync(join(first.directory, BASE_FILE)).ino },
   ]);
 });
 

@@ -48,7 +48,8 @@ function makeImages(options: Partial<PullOptions> = {}) {
   const pulls = { reach: registryReach(LOCAL), access, maxMib: 64, disk: UNCHECKED_DISKS, ...options };
   const store = new ImageStore(join(folder, 'images'));
   const orgOf = async (sandboxId: string) => Promise.resolve(sandboxId.split('-')[0]);
-  const snapshotBases = async () => Promise.resolve([]);
+  const ofSnapshots = new Map<string, string>();
+  const snapshotBases = async (orgId: string) => Promise.resolve([ofSnapshots.get(orgId) ?? []].flat());
   const images = new VmImages({ store, sandboxes, orgOf, snapshotBases, architecture, pulls });
   const runOf = (
     image: string,
@@ -62,6 +63,7 @@ function makeImages(options: Partial<PullOptions> = {}) {
     }) as unknown as Run;
   const { signal } = new AbortController();
   return {
+    ofSnapshots,
     access,
     store,
     images,
@@ -183,8 +185,8 @@ test('a damaged base is never used, and is made again', async () => {
   expect(await ensure(image)).toEqual(first);
 });
 
-test('the bytes of the bases that the sandboxes of an organization hold are bounded', async () => {
-  const { ensure, hold, destroy, images, runOf } = makeImages({ maxMibOfOrg: 3 });
+test('the bytes of the bases that sandboxes and snapshots of an organization hold are bounded', async () => {
+  const { ensure, hold, destroy, images, ofSnapshots, runOf } = makeImages({ maxMibOfOrg: 3 });
   const serveMib = async (mib: number) => {
     const registry = await serve(imageOf(await newLayer('x'.repeat(mib * MIB))));
     return `${registry.host}/team/app:1`;
@@ -197,6 +199,9 @@ test('the bytes of the bases that the sandboxes of an organization hold are boun
   hold((await ensure(two, { orgId: 'b' })).stored.directory, 'b-1');
   expect(await refusal(ensure(two))).toMatch(/more bytes of images than --org-images-max-mib allows/);
   destroy('a-1');
+  ofSnapshots.set('a', join(first.stored.directory, 'base.erofs'));
+  expect(await refusal(ensure(two))).toMatch(/more bytes of images than --org-images-max-mib allows/);
+  ofSnapshots.clear();
   await ensure(two);
 });
 

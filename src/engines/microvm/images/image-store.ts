@@ -62,8 +62,8 @@ export class ImageStore {
     return this.read(hexOf(digest));
   }
 
-  /** `inode`: that of the base, also in the sandboxes that hold it. */
-  async list(): Promise<(StoredImage & { sandboxes: number; inode: number })[]> {
+  /** `uses`: the sandboxes and snapshots that hold the base. `inode`: that of the base, also in them. */
+  async list(): Promise<(StoredImage & { uses: number; inode: number })[]> {
     const names = (await readdir(this.root).catch(ignoreMissing)) ?? [];
     const found = await Promise.all(
       names
@@ -71,7 +71,7 @@ export class ImageStore {
         .map(async (name) => {
           const image = await this.read(name);
           const base = image && (await lstat(join(image.directory, BASE_FILE)).catch(ignoreMissing));
-          return image && base && { ...image, sandboxes: base.nlink - 1, inode: base.ino };
+          return image && base && { ...image, uses: base.nlink - 1, inode: base.ino };
         }),
     );
     return found.filter((image) => image !== undefined);

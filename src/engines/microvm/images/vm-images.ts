@@ -196,10 +196,10 @@ export class VmImages {
     const named = await this.namedDigests();
     return (await this.store.list())
       .filter(({ digest }) => !named.has(digest))
-      .map(({ digest, base, sandboxes }) => ({
+      .map(({ digest, base, uses }) => ({
         names: [digest],
         bytes: base.bytes,
-        isInUse: sandboxes > 0,
+        isInUse: uses > 0,
       }));
   }
 
