@@ -8,7 +8,11 @@ export function archivesOf(runtime: Runtime): EngineArchives {
   refuseWithoutSnapshots(runtime);
   const { snapshotArchives } = runtime;
   if (snapshotArchives) return snapshotArchives;
-  throw new ApiError('not_supported', `the ${runtime.name} runtime has no archives of snapshots: move files through a volume, or build an image`, {
-    capability: 'disk_snapshots',
-  });
+  throw new ApiError(
+    'not_supported',
+    `the ${runtime.name} runtime has no archives of snapshots: move files through a volume, or build an image`,
+    {
+      capability: 'disk_snapshots',
+    },
+  );
 }
