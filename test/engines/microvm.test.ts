@@ -278,7 +278,6 @@ describeMicrovm('the microvm runtime', () => {
 
   test('refuses settings that it cannot enforce by the name of their field', async () => {
     const full = fullRequest('refused', 'none') as any;
-    const bind = { type: 'bind', host: 'x', guest: '/x' };
     const refused: [field: string, part: Record<string, unknown>][] = [
       [
         'network.ports',
@@ -289,8 +288,7 @@ describeMicrovm('the microvm runtime', () => {
       ['resources.vcpus', { resources: { vcpus: 10_000 } }],
       ['resources.memory_mib', { resources: { memory_mib: 5 } }],
       ['init', { init: { cmd: 'auto' } }],
-      ['mounts[0]', { mounts: [full.mounts[0]] }],
-      ['mounts[0]', { mounts: [bind] }],
+      ['mounts[0].quota_mib', { mounts: [full.mounts[0]] }],
     ];
     for (const [field, part] of refused) {
       const { status, body } = await client.post('/v1/sandboxes', request('refused', part));

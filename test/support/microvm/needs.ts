@@ -16,6 +16,8 @@ const PACKAGES: Readonly<Record<string, string>> = {
 
 /** The kernel of the machines of tests. */
 export const kernel = process.env['SANDKEEP_TEST_KERNEL'] ?? newestIn(CACHE) ?? newestIn('/boot');
+/** Debian 12 has it in the first place, and later releases in the other. */
+const FILE_SERVERS = ['/usr/lib/qemu/virtiofsd', '/usr/libexec/virtiofsd'];
 const reason = whyNot();
 
 /**
@@ -35,6 +37,8 @@ function whyNot(): string | undefined {
     return 'there is no kernel: test/support/microvm/get-kernel.sh ~/.cache/sandkeep-kernel';
   if (!existsSync('/bin/busybox'))
     return 'there is no /bin/busybox (on Debian: apt-get install busybox-static)';
+  if (!FILE_SERVERS.some((path) => existsSync(path)))
+    return 'there is no virtiofsd (on Debian: apt-get install virtiofsd)';
   const missing = Object.keys(PACKAGES).filter((program) => spawnSync(program, ['--version']).error);
   const packages = missing.map((program) => PACKAGES[program]);
   if (missing.length === 0) return undefined;
