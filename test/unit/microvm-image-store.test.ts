@@ -1,4 +1,13 @@
-import { linkSync, mkdirSync, readdirSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  linkSync,
+  mkdirSync,
+  readdirSync,
+  statSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { BASE_FILE } from '../../src/engines/microvm/images/build-base.js';
@@ -21,6 +30,8 @@ const digest = `sha256:${'a'.repeat(64)}`;
 const step = async <T>(work: () => T) => Promise.resolve(work());
 const { signal } = new AbortController();
 
+const ROUNDS = 10;
+
 async function makeStore() {
   const store = new ImageStore(join(makeFolder(), 'images'));
   const layers = layersOf([await layerOf({ a: 'a' })]);
@@ -28,13 +39,25 @@ async function makeStore() {
   return { store, add };
 }
 
-test('an image that two processes add at once is there once', async () => {
+test('an image that several processes add at once is there once', async () => {
   const { store, add } = await makeStore();
-  const [first, second] = await Promise.all([add(), add()]);
-  expect(first).toEqual(second);
+  const base = await add();
+  const kept = join(makeFolder(), 'base');
+  copyFileSync(join(base.directory, BASE_FILE), kept);
+  // One of them could take the image of another for a broken one only within a moment.
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await store.remove(digest);
+    const added = Array.from({ length: 8 }, async () =>
+      store.add(digest, config, async (folder) => {
+        copyFileSync(kept, join(folder, BASE_FILE));
+        return base.base;
+      }),
+    );
+    for (const image of await Promise.all(added)) expect(image).toEqual(base);
+  }
   expect(readdirSync(store.root)).toEqual(['a'.repeat(64)]);
   expect(await store.list()).toEqual([
-    { ...first, uses: 0, inode: statSync(join(first.directory, BASE_FILE)).ino },
+    { ...base, uses: 0, inode: statSync(join(base.directory, BASE_FILE)).ino },
   ]);
 });
 

@@ -42,14 +42,15 @@ function open({ port }: TestPreviews, settings: Settings = {}): ClientHttp2Sessi
 /** Two clients that send pings for some time and leave. */
 const FLOOD = `
 const { connect } = require('node:tls');
-const { workerData: port } = require('node:worker_threads');
+const { parentPort, workerData: port } = require('node:worker_threads');
 const ping = Buffer.from('0000080600000000000000000000000000', 'hex');
 const preface = Buffer.concat([Buffer.from('PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n'), Buffer.from('000000040000000000', 'hex')]);
-const end = Date.now() + 500;
 for (const _ of [1, 2]) {
   const socket = connect({ host: '127.0.0.1', port, ALPNProtocols: ['h2'], rejectUnauthorized: false });
   socket.on('error', () => undefined).resume().once('secureConnect', () => {
+    parentPort.postMessage('connected');
     socket.write(preface);
+    const end = Date.now() + 500;
     const send = () => {
       if (Date.now() > end) return socket.destroy();
       if (socket.write(Buffer.alloc(ping.length * 500, ping))) setImmediate(send);
@@ -224,8 +225,10 @@ describe('a client of HTTP/2', () => {
     const previews = await startPreviews(echo(), { certificate: certificate(), keepAliveMs: 2_000 });
     // A thread of its own: Node still has answers to write when the client leaves.
     const flood = new Worker(FLOOD, { eval: true, workerData: previews.port });
-    await until(() => previews.sessions() === 2);
+    let connected = 0;
+    flood.on('message', () => (connected += 1));
     await once(flood, 'exit');
+    expect(connected).toBe(2);
     await until(() => previews.sessions() === 0);
     expect(previews.meters.open).toBe(0);
   });

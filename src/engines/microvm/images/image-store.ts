@@ -99,11 +99,17 @@ export class ImageStore {
           JSON.stringify({ format: FORMAT, digest, base, config }),
         );
         await syncDirectory(draft);
-        // A directory without a valid record is no image, and would stay in the way.
-        if (!(await this.find(digest))) await this.remove(digest);
-        const isFirst = await rename(draft, join(this.root, hexOf(digest))).then(() => true, ignoreExisting);
-        if (isFirst) this.verified.set(digest, identity);
-        await syncDirectory(this.root);
+        // Between the look and the removal another process could put its image there.
+        await withDiskLock(this.root, async () => {
+          // A directory without a valid record is no image, and would stay in the way.
+          if (!(await this.find(digest))) await this.remove(digest);
+          const isFirst = await rename(draft, join(this.root, hexOf(digest))).then(
+            () => true,
+            ignoreExisting,
+          );
+          if (isFirst) this.verified.set(digest, identity);
+          await syncDirectory(this.root);
+        });
       });
     } finally {
       await rm(draft, { recursive: true, force: true });
