@@ -44,7 +44,7 @@ test('an image that several processes add at once is there once', async () => {
   const base = await add();
   const kept = join(makeFolder(), 'base');
   copyFileSync(join(base.directory, BASE_FILE), kept);
-  // One of them could take the image of another for a broken one only within a moment.
+  // The moment in which an addition could remove the image of another is short.
   for (let round = 0; round < ROUNDS; round += 1) {
     await store.remove(digest);
     const added = Array.from({ length: 8 }, async () =>
