@@ -63,7 +63,7 @@ export async function createSandbox(
     const slug = request.slug ?? makeSlug();
     try {
       const created = await inWrite(ctx, caller, async (tx, batch) => {
-        if (replaces) await removeFailed(tx, caller, request.name, ctx.now());
+        if (replaces) await removeFailed(ctx, tx, caller, request.name);
         return insert(ctx, tx, batch, caller, { ...request, slug }, when);
       });
       if (when.start && !caller.keyed?.isReplay) ctx.meters.sandboxCreated(created.source?.start ?? 'cold');

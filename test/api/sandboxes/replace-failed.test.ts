@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { inTransaction } from '../../../src/db/transaction.js';
 import type { Client } from '../../support/client.js';
+import { until } from '../../support/polling.js';
 import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 
@@ -49,4 +51,30 @@ test('leaves the name to a failed sandbox that has run, and to one that another 
   const refused = await client.post('/v1/sandboxes', smallRequest('unlucky', { slug: 'held-slug' }));
   expect([refused.status, refused.body.error.details]).toEqual([409, { slug: 'held-slug' }]);
   expect((await client.get(`/v1/sandboxes/${never.body.id}`)).body.status).toBe('failed');
+});
+
+test('removes a failed sandbox at a time after the lock, in which its failure may have been recorded', async () => {
+  failing.add('broken');
+  const { body: failed } = await client.post(
+    '/v1/sandboxes',
+    smallRequest('waiting', { image: { type: 'oci', reference: 'broken' } }),
+    running,
+  );
+  const { pool, now } = service.ctx;
+  const { create, released } = await inTransaction(pool, async (tx) => {
+    await tx.query('select from sandboxes where id = $1 for update', [failed.id]);
+    const create = client.post('/v1/sandboxes', smallRequest('waiting'));
+    await until(
+      async () =>
+        pool.query(
+          "select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()",
+        ),
+      ({ rowCount }) => rowCount! > 0,
+    );
+    return { create, released: now() };
+  });
+  expect((await create).status).toBe(200);
+  const query = { resource_id: failed.id, event_type: 'sandbox_destroyed' };
+  const [removal] = (await client.get('/v1/events', { ...query, since: released })).body.data;
+  expect(removal.payload.reason).toBe('replaced');
 });
