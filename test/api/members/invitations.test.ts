@@ -251,7 +251,12 @@ test.each<[string, number, (pool: Pool, id: string) => Promise<unknown>]>([
   await end(pool, admin.id);
   await holder.query('commit');
   holder.release();
-  expect((await change).status).toBe(refused);
+  // Within the same moment the service may find the right gone by itself, and cuts the request off.
+  const status = await change.then(
+    (answer) => answer.status,
+    ({ cause }: Error) => (cause as NodeJS.ErrnoException).code,
+  );
+  expect([refused, 'UND_ERR_SOCKET']).toContain(status);
   const { body } = await client.get('/v1/members', { limit: 100 });
   expect(body.data.find(({ id }: any) => id === other.id).role).toBe('viewer');
 });

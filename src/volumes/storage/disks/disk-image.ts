@@ -186,9 +186,12 @@ async function growMounted(volume: string, lock: FileHandle): Promise<boolean> {
   }
 }
 
-/** The kernel clears a loop device a moment after the last mount, and udev may hold it for another. */
+/**
+ * The kernel clears a loop device a moment after the last mount, and udev may hold it for another. On a busy machine
+ * half a second was not enough, and a service without CAP_SYS_RESOURCE then started a sandbox with the old size.
+ */
 async function isFree(image: string): Promise<boolean> {
-  for (let round = 0; round < 10; round += 1) {
+  for (let round = 0; round < 40; round += 1) {
     if (!(await attachedImages()).includes(image)) return true;
     await sleep(50);
   }
