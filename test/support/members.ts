@@ -76,3 +76,28 @@ export async function signInMember(
   const [cookie] = answer.headers.getSetCookie()[0]!.split(';');
   return sessionAt(service.url, { cookie: cookie!, csrf: body.csrf_token, expiresAt: body.expires_at });
 }
+
+/** A request of a session, with the answer as text and as JSON. */
+export async function send(by: ConsoleSession, method: string, path: string, body?: unknown) {
+  const answer = await by.fetch(path, {
+    method,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  return { status: answer.status, text, body: JSON.parse(text) };
+}
+
+/**
+ * The status of a request whose caller loses its right meanwhile. The service may find that by itself before the
+ * request does, and then cuts the connection: `cut`.
+ */
+export async function statusOrCut(answer: Promise<{ status: number }>): Promise<number | 'cut'> {
+  return answer.then(
+    ({ status }) => status,
+    (error: Error) => {
+      if ((error.cause as NodeJS.ErrnoException | undefined)?.code === 'UND_ERR_SOCKET')
+        return 'cut' as const;
+      throw error;
+    },
+  );
+}
