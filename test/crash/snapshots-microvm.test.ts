@@ -18,6 +18,7 @@ import {
   type Served,
 } from '../support/processes.js';
 import { ended, fromSnapshot, typesOf } from '../support/snapshots.js';
+import { unlessCut } from './support/unless-cut.js';
 
 const RUNNING = { wait_for: 'running', wait_timeout: 120 };
 const SMALL = { resources: { vcpus: 1, memory_mib: 192 }, network: { enabled: false } };
@@ -204,9 +205,3 @@ describeMicrovm('snapshots of virtual machines after a kill -9', () => {
     expect(await stop(service)).toBe(0);
   });
 });
-
-/** The connection breaks with the service. */
-function unlessCut(error: unknown): undefined {
-  if (!(error instanceof TypeError)) throw error;
-  return undefined;
-}

@@ -18,6 +18,7 @@ import {
 } from '../support/processes.js';
 import { ended, fromSnapshot, RUNNING, typesOf } from '../support/snapshots.js';
 import { openOwnEngine, type OwnEngine } from './support/docker-engine.js';
+import { unlessCut } from './support/unless-cut.js';
 
 /** A request to the engine. The service is killed before the engine gets it, or when the engine has carried it out. */
 interface Moment {
@@ -286,9 +287,3 @@ describeDocker('snapshots after a kill -9', () => {
     expect(await stop(service)).toBe(0);
   });
 });
-
-/** The connection breaks with the service. */
-function unlessCut(error: unknown): undefined {
-  if (!(error instanceof TypeError)) throw error;
-  return undefined;
-}

@@ -10,11 +10,9 @@ import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
 import { confirm } from '../parts/confirm';
 import { Countdown } from '../parts/countdown';
-import { Empty } from '../parts/empty';
-import { Loaded } from '../parts/loaded';
+import { ListPage } from '../parts/list-page';
 import { Page } from '../parts/page';
-import { Pager } from '../parts/pager';
-import { Table, type Column } from '../parts/table';
+import type { Column } from '../parts/table';
 import { TableView } from '../parts/table-view';
 import { Tags } from '../parts/tags';
 import { Time } from '../parts/time';
@@ -121,26 +119,17 @@ export function Keys() {
         </>
       }
     >
-      <Loaded resource={list}>
-        {({ data, has_more, next_cursor }) =>
-          data.length === 0 ? (
-            <Empty title="No key on this page" line={LINE}>
-              <p>Create one here, or with a key in the variable KEY:</p>
-            </Empty>
-          ) : (
-            <>
-              <Table
-                caption="Keys"
-                columns={columns}
-                rows={data}
-                id={({ id }) => id}
-                name={({ name }) => name}
-              />
-              <Pager next={next_cursor} hasMore={has_more} />
-            </>
-          )
-        }
-      </Loaded>
+      <ListPage
+        resource={list}
+        caption="Keys"
+        columns={columns}
+        name={({ name }) => name}
+        empty={{
+          title: 'No key on this page',
+          text: 'Create one here, or with a key in the variable KEY:',
+          line: LINE,
+        }}
+      />
       {url.get('create') !== '' && (
         <Create close={() => url.set({ create: undefined, ...stay })} created={finish} />
       )}

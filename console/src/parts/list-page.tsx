@@ -16,13 +16,14 @@ export function ListPage<T extends { id: string }>({
   caption: string;
   columns: readonly Column<T>[];
   name: (row: T) => string;
-  empty: { title: string; text: string };
+  /** `line`: a command that makes the first row. */
+  empty: { title: string; text: string; line?: string };
 }) {
   return (
     <Loaded resource={resource}>
       {({ data, has_more, next_cursor }) =>
         data.length === 0 ? (
-          <Empty title={empty.title}>
+          <Empty title={empty.title} {...(empty.line === undefined ? {} : { line: empty.line })}>
             <p>{empty.text}</p>
           </Empty>
         ) : (

@@ -8,12 +8,10 @@ import { session } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { confirm } from '../parts/confirm';
-import { Empty } from '../parts/empty';
-import { Loaded } from '../parts/loaded';
+import { ListPage } from '../parts/list-page';
 import { Page } from '../parts/page';
-import { Pager } from '../parts/pager';
 import { SecretDialog } from '../parts/secret';
-import { Table, type Column } from '../parts/table';
+import type { Column } from '../parts/table';
 import { Time } from '../parts/time';
 import { CreateToken } from './create';
 
@@ -78,26 +76,17 @@ export function Tokens() {
       }
     >
       <p>A token acts as its member, and opens no more than the member may at the moment.</p>
-      <Loaded resource={list}>
-        {({ data, has_more, next_cursor }) =>
-          data.length === 0 ? (
-            <Empty title="No token" line={`sandkeep login --url ${API_URL}`}>
-              <p>{isMember ? 'Create one here' : 'Members create them in their own sessions'}, or with:</p>
-            </Empty>
-          ) : (
-            <>
-              <Table
-                caption="Personal tokens"
-                columns={columns}
-                rows={data}
-                id={({ id }) => id}
-                name={({ name }) => name}
-              />
-              <Pager next={next_cursor} hasMore={has_more} />
-            </>
-          )
-        }
-      </Loaded>
+      <ListPage
+        resource={list}
+        caption="Personal tokens"
+        columns={columns}
+        name={({ name }) => name}
+        empty={{
+          title: 'No token',
+          text: `${isMember ? 'Create one here' : 'Members create them in their own sessions'}, or with:`,
+          line: `sandkeep login --url ${API_URL}`,
+        }}
+      />
       {isCreating && (
         <CreateToken
           close={() => setCreating(false)}
