@@ -44,6 +44,29 @@ describeKubernetes('the kubernetes runtime', () => {
   const sh = async (id: string, script: string) =>
     (await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', script] })).body;
 
+  /**
+   * Starts sandboxes as large as a node, until one waits for room. A Pod that ends keeps its room for some seconds, and the
+   * scheduler gives it to any Pod that waits: so no other Pod may be there, and each start waits for the one before.
+   */
+  const fillNodes = async (prefix: string) => {
+    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
+      await client.delete(`/v1/sandboxes/${id}`);
+    }
+    await until(namespace.pods, (pods) => pods.length === 0);
+    const resources = { vcpus: service.runtime.bounds.vcpus, memory_mib: 64 };
+    const ids: string[] = [];
+    for (;;) {
+      const large = request(`${prefix}-${ids.length + 1}`, { resources });
+      const { body } = await client.post('/v1/sandboxes', large, { start: true });
+      const settled = await until(
+        () => client.get(`/v1/sandboxes/${body.id}`),
+        (answer) => answer.body.status === 'running' || answer.body.status_reason === 'insufficient_capacity',
+      );
+      if (settled.body.status !== 'running') return { running: ids, waiting: settled };
+      ids.push(body.id);
+    }
+  };
+
   test('creates the Pod of the specification, and runs commands in it', async () => {
     const { body } = await client.post(
       '/v1/sandboxes',
@@ -411,44 +434,22 @@ describeKubernetes('the kubernetes runtime', () => {
   });
 
   test('shows the words of the scheduler while no node has room, and starts when there is', async () => {
-    const { vcpus } = service.runtime.bounds;
-    const large = (name: string) => request(name, { resources: { vcpus, memory_mib: 64 } });
-    const started: string[] = [];
-    for (const name of ['large-1', 'large-2', 'large-3', 'large-4']) {
-      const { body } = await client.post('/v1/sandboxes', large(name), { start: true });
-      started.push(body.id);
-    }
-    const last = started.at(-1)!;
-    const waiting = await until(
-      () => client.get(`/v1/sandboxes/${last}`),
-      ({ body }) => body.status_reason === 'insufficient_capacity',
-    );
+    const { running: others, waiting } = await fillNodes('large');
     expect(waiting.body.status).toBe('starting');
     expect(waiting.body.last_failure_message).toMatch(/nodes are available: .*Insufficient cpu/);
-    for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
-      if (id !== last) await client.delete(`/v1/sandboxes/${id}`);
-    }
-    const { body } = await untilStatus(client, last, 'running');
+    for (const id of others) await client.delete(`/v1/sandboxes/${id}`);
+    const { body } = await untilStatus(client, waiting.body.id, 'running');
     expect([body.status_reason, body.last_failure_message]).toEqual([null, null]);
-    await client.delete(`/v1/sandboxes/${last}`);
+    await client.delete(`/v1/sandboxes/${body.id}`);
   });
 
   test('a sandbox that waits for room can be stopped', async () => {
-    const { vcpus } = service.runtime.bounds;
-    const ids: string[] = [];
-    for (const name of ['full-1', 'full-2', 'full-3', 'full-4']) {
-      const large = request(name, { resources: { vcpus, memory_mib: 64 } });
-      ids.push((await client.post('/v1/sandboxes', large, { start: true })).body.id);
-    }
-    const last = ids.at(-1)!;
-    await until(
-      () => client.get(`/v1/sandboxes/${last}`),
-      ({ body }) => body.status_reason === 'insufficient_capacity',
-    );
-    await client.post(`/v1/sandboxes/${last}/stop`, {});
-    const { body } = await untilStatus(client, last, 'stopped');
+    const { running: others, waiting } = await fillNodes('full');
+    const { id } = waiting.body;
+    await client.post(`/v1/sandboxes/${id}/stop`, {});
+    const { body } = await untilStatus(client, id, 'stopped');
     expect([body.started_at, body.last_failure_message]).toEqual([null, null]);
-    for (const id of ids) await client.delete(`/v1/sandboxes/${id}`);
+    for (const each of [...others, id]) await client.delete(`/v1/sandboxes/${each}`);
   });
 
   test.each([

@@ -43,6 +43,8 @@ export interface TestNamespace extends Cluster {
   service(options?: Partial<KubernetesOptions>): Pick<TestOptions, 'runtime'>;
   connect(instanceId: string, options?: Partial<KubernetesOptions>): Promise<KubernetesRuntime>;
   podsOf(sandboxId: string): Promise<V1Pod[]>;
+  /** Those of organizations too. */
+  pods(): Promise<V1Pod[]>;
   organizations(): Promise<string[]>;
   remove(): Promise<void>;
 }
@@ -61,6 +63,7 @@ export async function openNamespace(choice: NamespaceChoice = 'shared'): Promise
     (await core.listPodForAllNamespaces({ labelSelector })).items.filter(({ metadata }) =>
       metadata!.namespace!.startsWith(namespace),
     );
+  const pods = async () => podsIn();
   const connect = async (instanceId: string, options: Partial<KubernetesOptions> = {}) =>
     KubernetesRuntime.connect(instanceId, {
       kubeconfig: KUBECONFIG,
@@ -77,8 +80,9 @@ export async function openNamespace(choice: NamespaceChoice = 'shared'): Promise
     service: (options) => ({ runtime: (instanceId) => connect(instanceId, options) }),
     organizations,
     podsOf: async (sandboxId) => podsIn(`${SANDBOX_LABEL}=${sandboxId}`),
+    pods,
     remove: async () => {
-      await until(podsIn, (pods) => pods.length === 0, 60_000);
+      await until(pods, (left) => left.length === 0, 60_000);
       for (const name of [namespace, ...(await organizations())]) await core.deleteNamespace({ name });
       await removeRights(cluster, applied);
     },
