@@ -23,6 +23,7 @@ import { BeginQueue } from './begin-queue.js';
 import { clientAddressOf, peerOf, TrustedProxies, UNIX_PEER } from './client-address.js';
 import { Connections } from './connections.js';
 import { dropBody } from './drop-body.js';
+import { afterLastWord } from './last-word.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
 import type { OtherMethods } from './other-methods.js';
@@ -51,8 +52,6 @@ declare module 'fastify' {
 
 /** The body of a route that declares no limit. */
 export const BODY_LIMIT = 256 * 1024;
-/** The time that a client of broken HTTP has to read the answer. */
-const LAST_WORD_MS = 2_000;
 /** The bytes in which the request line of an unknown method is looked for. */
 const MAX_REQUEST_LINE = 2_048;
 /** The pipelined requests of one connection that may be in progress. */
@@ -295,15 +294,16 @@ function withoutBase(url: string, basePath: string): string {
 function hurry({ raw, routeOptions }: FastifyRequest, reply: FastifyReply, millis: number): void {
   if (raw.headers['content-length'] === undefined && raw.headers['transfer-encoding'] === undefined) return;
   const late = () => {
-    if (!raw.complete && (routeOptions.config.upload !== true || reply.sent)) {
+    if (!raw.complete && !reply.raw.writableFinished && (routeOptions.config.upload !== true || reply.sent)) {
       answerBrokenRequest(Object.assign(new Error(), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), raw.socket);
     }
   };
   const timer = setTimeout(late, millis);
   for (const event of ['end', 'close']) raw.once(event, () => clearTimeout(timer));
-  // A client that is refused may read the answer before it stops to send.
   reply.raw.once('finish', () => {
-    if (!raw.complete) setTimeout(() => raw.complete || raw.socket.destroy(), LAST_WORD_MS).unref();
+    if (raw.complete) return;
+    const cancel = afterLastWord(raw.socket, () => raw.complete || raw.socket.destroy());
+    for (const event of ['end', 'close']) raw.once(event, cancel);
   });
 }
 
@@ -439,5 +439,5 @@ function endWith(socket: Duplex, refusal: ApiError): void {
     ].join('\r\n'),
   );
   // The client may keep its side open.
-  setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
+  afterLastWord(socket, () => socket.destroy());
 }

@@ -2,12 +2,11 @@ import { ServerResponse, STATUS_CODES, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { ApiError } from '../http/errors.js';
+import { afterLastWord } from '../http/last-word.js';
 import { whenOver } from '../http/when-over.js';
 import { stringifyExact } from '../lib/exact-json.js';
 import type { PreviewRequest, PreviewResponse } from './types.js';
 
-/** The time that a client has to read the last answer of its connection. */
-export const LAST_WORD_MS = 2_000;
 /** The time that a client has to read an answer of this service. A window of HTTP/2 may stay closed. */
 const OWN_ANSWER_MS = 30_000;
 const HEADERS = {
@@ -49,9 +48,8 @@ function endUnread(request: PreviewRequest, response: PreviewResponse): void {
   if (request.complete) return;
   request.on('error', () => undefined);
   request.resume();
-  const cut = setTimeout(() => breakOff(response), LAST_WORD_MS).unref();
-  request.once('end', () => clearTimeout(cut));
-  request.once('close', () => clearTimeout(cut));
+  const cancel = afterLastWord(request.socket, () => breakOff(response));
+  for (const event of ['end', 'close']) request.once(event, cancel);
 }
 
 /** Calls `over` once, when the answer is complete or its client has left. */
@@ -81,7 +79,7 @@ export function answerRaw(socket: Duplex, error: ApiError): void {
     ].join('\r\n'),
   );
   // The client may keep its side open.
-  setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
+  afterLastWord(socket, () => socket.destroy());
 }
 
 /** The answer to a request for an upgrade that gets none. Undefined: an earlier answer still holds the connection. */
@@ -97,7 +95,7 @@ export function responseOn(request: IncomingMessage, socket: Socket): ServerResp
     response.detachSocket(socket);
     // Unread bytes would reset the connection before the client has the answer.
     socket.resume().end();
-    setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
+    afterLastWord(socket, () => socket.destroy());
   });
   return response;
 }

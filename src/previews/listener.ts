@@ -13,7 +13,8 @@ import { BACKLOG } from '../http/listen.js';
 import type { Certificate } from '../http/tls/certificate.js';
 import { expectTls } from '../http/tls/handshakes.js';
 import { ApiError } from '../http/errors.js';
-import { answerRaw, LAST_WORD_MS, onceOver } from './answer.js';
+import { afterLastWord } from '../http/last-word.js';
+import { answerRaw, onceOver } from './answer.js';
 import { declineUpgrade } from './decline-upgrade.js';
 import { MAX_HEAD_BYTES, MAX_HEADERS } from './limits.js';
 import { protocolOf } from './proxy/upgrade.js';
@@ -183,7 +184,7 @@ export class PreviewListener {
       let open = 0;
       // A client that has left with pings unanswered keeps a closed session open: Node waits to write its last words.
       const endIdle = () => {
-        if (open === 0 && session.closed) setTimeout(() => socket.destroy(), LAST_WORD_MS).unref();
+        if (open === 0 && session.closed) afterLastWord(socket, () => socket.destroy());
       };
       session.setTimeout(keepAliveMs, () => {
         session.close();

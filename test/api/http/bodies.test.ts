@@ -5,6 +5,7 @@ import { BODY_MEMORY } from '../../../src/access/bodies.js';
 import { operator } from '../../../src/audit/events/actor.js';
 import { BODY_LIMIT } from '../../../src/http/server.js';
 import { createKey } from '../../../src/keys/create.js';
+import { sleep } from '../../../src/lib/sleep.js';
 import { CREATE_BODY_LIMIT, MAX_PATCH_BYTES, MAX_SPEC_BYTES } from '../../../src/spec/size-limits.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
@@ -70,6 +71,41 @@ describe('a body that would take long to parse is refused', () => {
       expect(inChunks.status).toBe(413);
       await inChunks.arrayBuffer();
     }
+  });
+
+  test('its answer arrives, however slowly the client still sends', async () => {
+    const { socket, text, isClosed } = await openRaw(service.url);
+    const head = requestHead(
+      'POST /v1/volumes',
+      client.key,
+      'content-type: application/json',
+      `content-length: ${BODY_LIMIT + 1}`,
+    );
+    socket.write(head);
+    await until(
+      async () => Promise.resolve(text()),
+      (answer) => answer.startsWith('HTTP/1.1 413 '),
+    );
+    // Longer than a connection stays open whose client sends nothing.
+    for (let count = 0; count < 12; count += 1) {
+      socket.write('x'.repeat(64));
+      await sleep(250);
+    }
+    expect(isClosed()).toBe(false);
+    // The connection takes another request.
+    socket.write(`${'x'.repeat(BODY_LIMIT + 1 - 12 * 64)}${requestHead('GET /v1/volumes', client.key)}`);
+    await until(
+      async () => Promise.resolve(text()),
+      (answers) => answers.includes('HTTP/1.1 200 '),
+    );
+    socket.destroy();
+  });
+
+  test('its connection ends when the client has stopped to send', async () => {
+    const { socket, whole } = await openRaw(service.url);
+    const length = `content-length: ${BODY_LIMIT + 1}`;
+    socket.write(requestHead('POST /v1/volumes', client.key, 'content-type: application/json', length));
+    expect(await whole).toMatch(/^HTTP\/1\.1 413 /);
   });
 
   test('a compressed body', async () => {
