@@ -8,8 +8,8 @@ const MOST_LOOKS = 60;
 
 /**
  * Gives a client time to read the last answer of its connection, then calls `end`. The end of a connection with unread
- * bytes resets it, and a client that still sends loses the answer. So the time is two seconds after the last byte, and 30
- * seconds at most. It is counted in looks: between two of them the event loop reads, however late a busy process is.
+ * bytes resets it, and a client that still sends loses the answer. So the time is two seconds after the last byte, and
+ * 30 seconds at most. It is counted in looks: between two of them the event loop reads, however late a busy process is.
  * Returns a function that cancels the end.
  */
 export function afterLastWord(socket: Duplex | Socket, end: () => void): () => void {

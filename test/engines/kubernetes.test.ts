@@ -45,8 +45,9 @@ describeKubernetes('the kubernetes runtime', () => {
     (await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', script] })).body;
 
   /**
-   * Starts sandboxes as large as a node, until one waits for room. A Pod that ends keeps its room for some seconds, and the
-   * scheduler gives it to any Pod that waits: so no other Pod may be there, and each start waits for the one before.
+   * Starts sandboxes as large as a node, until one waits for room. A Pod that ends keeps its room for some seconds. The
+   * scheduler then gives it to any Pod that waits: so no other Pod may be there, and each start waits for the one
+   * before.
    */
   const fillNodes = async (prefix: string) => {
     for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
