@@ -53,7 +53,10 @@ describeKubernetes('the kubernetes runtime', () => {
     for (const { id } of (await client.get('/v1/sandboxes', { limit: 100 })).body.data) {
       await client.delete(`/v1/sandboxes/${id}`);
     }
-    await until(namespace.pods, (pods) => pods.length === 0);
+    await until(
+      async () => namespace.pods(),
+      (pods) => pods.length === 0,
+    );
     const resources = { vcpus: service.runtime.bounds.vcpus, memory_mib: 64 };
     const ids: string[] = [];
     for (;;) {
