@@ -14,7 +14,7 @@ import {
   type SandboxOptions,
   type TestSandbox,
 } from '../support/docker-guest.js';
-import { makeBases, NODE_BASE } from '../support/container-image.js';
+import { describeImage, makeBases, NODE_BASE } from '../support/container-image.js';
 import { DockerGuests } from '../../src/engines/docker/guests.js';
 import { describeDocker, docker, importImage, makeImage, SOCKET } from '../support/docker.js';
 import {
@@ -31,6 +31,7 @@ import {
   writeAll,
 } from '../support/guest.js';
 import { until } from '../support/polling.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { guestConformance } from './guest-conformance.js';
 
 const SCRATCH = 'sandkeep-test:one-program';
@@ -101,37 +102,40 @@ describeDocker('a guest on Docker', () => {
       expect((await run(await sandbox.open(), parentOfShell)).out).toBe('1');
     });
 
-    test('is refused to a process of the sandbox', async () => {
-      makeBases();
-      const sandbox = await start({ Image: NODE_BASE });
-      const script = `
-        const socket = require('node:net').connect('\\0sandkeep-agent');
-        socket.on('connect', () => socket.write('x'));
-        let read = 0;
-        socket.on('data', (chunk) => (read += chunk.length)).on('error', () => undefined);
-        socket.on('close', () => console.log('closed after', read));
-      `;
-      for (let attempt = 0; attempt < 3; attempt += 1) {
-        const { out } = await run(sandbox.guest, ['node', '-e', script]);
-        expect(out.trim()).toBe('closed after 0');
-      }
-      expect((await run(await sandbox.open(), ['node', '-p', '1 + 1'])).out.trim()).toBe('2');
-      // Nor can it keep process 1 from its other work by connecting without end.
-      const flood = `
-        const { connect } = require('node:net');
-        const again = () => connect('\\0sandkeep-agent').on('error', () => undefined).on('close', again);
-        for (let i = 0; i < 64; i += 1) again();
-        console.log('begun');
-      `;
-      const { container, guest } = sandbox;
-      const flooding = new TestCommand(guest, ['node', '-e', flood]);
-      await until(
-        async () => flooding.calls,
-        (calls) => calls.includes('stdout'),
-      );
-      await container.stop({ t: 30 });
-      // Not killed by the engine.
-      expect((await container.inspect()).State.ExitCode).toBe(0);
+    describeImage('by a program in Node', () => {
+      prepareImages(makeBases);
+
+      test('is refused to a process of the sandbox', async () => {
+        const sandbox = await start({ Image: NODE_BASE });
+        const script = `
+          const socket = require('node:net').connect('\\0sandkeep-agent');
+          socket.on('connect', () => socket.write('x'));
+          let read = 0;
+          socket.on('data', (chunk) => (read += chunk.length)).on('error', () => undefined);
+          socket.on('close', () => console.log('closed after', read));
+        `;
+        for (let attempt = 0; attempt < 3; attempt += 1) {
+          const { out } = await run(sandbox.guest, ['node', '-e', script]);
+          expect(out.trim()).toBe('closed after 0');
+        }
+        expect((await run(await sandbox.open(), ['node', '-p', '1 + 1'])).out.trim()).toBe('2');
+        // Nor can it keep process 1 from its other work by connecting without end.
+        const flood = `
+          const { connect } = require('node:net');
+          const again = () => connect('\\0sandkeep-agent').on('error', () => undefined).on('close', again);
+          for (let i = 0; i < 64; i += 1) again();
+          console.log('begun');
+        `;
+        const { container, guest } = sandbox;
+        const flooding = new TestCommand(guest, ['node', '-e', flood]);
+        await until(
+          async () => flooding.calls,
+          (calls) => calls.includes('stdout'),
+        );
+        await container.stop({ t: 30 });
+        // Not killed by the engine.
+        expect((await container.inspect()).State.ExitCode).toBe(0);
+      });
     });
   });
 

@@ -14,6 +14,7 @@ import type { Rule } from '../../src/network-policy/schema.js';
 import { describeDocker, docker, SOCKET } from '../support/docker.js';
 import { gatedNames, settingsOf } from '../support/gated-names.js';
 import { CLIENTS, makeClientImage } from '../support/internet/client-image.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { a, alias, startNameServer, type Asked, type StandIn } from '../support/stand-in-resolver.js';
 
 const run = promisify(execFile);
@@ -42,8 +43,8 @@ describeDocker('the resolver of gated sandboxes', () => {
     return { answers: [a(name, gateway)] };
   }
 
+  prepareImages(makeClientImage);
   beforeAll(async () => {
-    makeClientImage();
     await docker.createNetwork({ Name: network });
     const { IPAM } = (await docker.getNetwork(network).inspect()) as {
       IPAM: { Config: { Gateway: string }[] };

@@ -8,6 +8,7 @@ import { Internet } from '../support/internet/internet.js';
 import { makePackages, NPM_HOST, type Packages } from '../support/internet/packages.js';
 import { describeNetns } from '../support/netns.js';
 import { until } from '../support/polling.js';
+import { prepareImages } from '../support/prepare-images.js';
 
 const NUMBER = 1;
 const at = (last: number) => `45.13.${NUMBER}.${last}`;
@@ -65,8 +66,8 @@ describeDocker('rules by domain', () => {
     const sh = async (script: string, sandbox = id) => service.sh(sandbox, `${trust}; ${script}`);
     const node = async (program: string, sandbox = id) => service.node(sandbox, program);
 
+    prepareImages(makeClientImage);
     beforeAll(async () => {
-      makeClientImage();
       packages = makePackages();
       internet = await Internet.start({
         number: NUMBER,

@@ -7,6 +7,7 @@ import { makeClientImage } from '../support/internet/client-image.js';
 import { GatedService } from '../support/internet/gated-service.js';
 import { Internet } from '../support/internet/internet.js';
 import { describeNetns } from '../support/netns.js';
+import { prepareImages } from '../support/prepare-images.js';
 
 const NUMBER = 6;
 const page = readFileSync(join(PACKAGE_ROOT, 'docs/network.md'), 'utf8');
@@ -64,8 +65,8 @@ describeDocker('the recipes of the documents', () => {
     let internet: Internet;
     let service: GatedService;
 
+    prepareImages(makeClientImage);
     beforeAll(async () => {
-      makeClientImage();
       internet = await Internet.start({
         number: NUMBER,
         zone: (address) =>

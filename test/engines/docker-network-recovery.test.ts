@@ -8,6 +8,7 @@ import { Internet } from '../support/internet/internet.js';
 import { transfer } from '../support/internet/transfers.js';
 import { describeNetns } from '../support/netns.js';
 import { until } from '../support/polling.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { kill } from '../support/processes.js';
 
 const NUMBER = 5;
@@ -35,8 +36,8 @@ describeDocker('the clients of a gateway that is killed', () => {
     let service: GatedService;
     let id: string;
 
+    prepareImages(makeClientImage);
     beforeAll(async () => {
-      makeClientImage();
       internet = await Internet.start({
         number: NUMBER,
         zone: (address) => ({ 'api.test': { addresses: [address(10)] } }),

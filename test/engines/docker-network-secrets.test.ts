@@ -11,6 +11,7 @@ import { memoryHolds, processesOf } from '../support/internet/memory.js';
 import { run, runJson } from '../support/cli.js';
 import { describeNetns } from '../support/netns.js';
 import { until } from '../support/polling.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { startReceiver, type Receiver } from '../support/webhook-receiver.js';
 
 const NUMBER = 2;
@@ -32,8 +33,8 @@ describeDocker('secrets of the network', () => {
     let id: string;
     const sh = async (script: string) => service.sh(id, script);
 
+    prepareImages(makeClientImage);
     beforeAll(async () => {
-      makeClientImage();
       packages = makePackages();
       receiver = await startReceiver();
       internet = await Internet.start({

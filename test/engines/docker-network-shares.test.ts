@@ -5,6 +5,7 @@ import { makeClientImage } from '../support/internet/client-image.js';
 import { GatedService } from '../support/internet/gated-service.js';
 import { Internet } from '../support/internet/internet.js';
 import { describeNetns } from '../support/netns.js';
+import { prepareImages } from '../support/prepare-images.js';
 
 const NUMBER = 4;
 const REQUESTS = 40;
@@ -17,8 +18,8 @@ describeDocker('the gateway between organizations', () => {
     let internet: Internet;
     let service: GatedService;
 
+    prepareImages(makeClientImage);
     beforeAll(async () => {
-      makeClientImage();
       internet = await Internet.start({
         number: NUMBER,
         zone: (address) => ({ 'api.test': { addresses: [address(10)] } }),

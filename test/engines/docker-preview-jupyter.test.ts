@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { describeImage } from '../support/container-image.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { makeJupyter } from '../support/programs.js';
 import { startPrograms, type ProgramsService } from '../support/programs-service.js';
 
@@ -13,7 +14,6 @@ const COMMAND = `
 git init --quiet --bare /tmp/git/repository.git && node git-http.mjs /tmp/git ${GIT} &
 exec python3 -m jupyterlab --app-dir=/opt/python/share/jupyter/lab --ip=127.0.0.1 --port=${JUPYTER} --no-browser \\
   --allow-root --IdentityProvider.token= --notebook-dir=/tmp`;
-const BUILD_MS = 15 * 60_000;
 const execute = promisify(execFile);
 
 if (process.env['SANDKEEP_TEST_JUPYTER'] !== 'required') {
@@ -21,9 +21,11 @@ if (process.env['SANDKEEP_TEST_JUPYTER'] !== 'required') {
 } else {
   describeImage('Jupyter and git through previews', () => {
     let programs: ProgramsService;
+    let image: string;
+    prepareImages(() => (image = makeJupyter()));
     beforeAll(async () => {
-      programs = await startPrograms(makeJupyter(), COMMAND, [JUPYTER, GIT]);
-    }, BUILD_MS);
+      programs = await startPrograms(image, COMMAND, [JUPYTER, GIT]);
+    });
     afterAll(() => programs?.close());
 
     test('JupyterLab runs a cell in a kernel over its WebSocket', async () => {

@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { testInBrowser } from '../console/browser.js';
 import { describeImage } from '../support/container-image.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { startPrograms, type ProgramsService } from '../support/programs-service.js';
 import { makePrograms, PROGRAMS_IMAGE } from '../support/programs.js';
 
@@ -20,10 +21,10 @@ const execute = promisify(execFile);
 
 describeImage('programs of others through previews of a domain with TLS', () => {
   let programs: ProgramsService;
+  prepareImages(makePrograms);
   beforeAll(async () => {
-    makePrograms();
     programs = await startPrograms(PROGRAMS_IMAGE, COMMAND, [VITE, GRPC, FILES]);
-  }, 300_000);
+  });
   afterAll(() => programs?.close());
 
   testInBrowser(

@@ -16,6 +16,7 @@ import { containerOf, describeDocker, docker, execIn, IMAGE, importImage } from 
 import { makeImage, SOCKET } from '../support/docker.js';
 import { CLIENTS, makeClientImage } from '../support/internet/client-image.js';
 import { until } from '../support/polling.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { GATED, runSpecOf } from '../support/run-spec.js';
 
 /** The stores of other distributions, around the same programs. */
@@ -27,9 +28,9 @@ describeDocker('the authorities that a sandbox trusts', () => {
   let runtime: DockerRuntime;
   let authority: Authority = makeAuthority('of this test');
   const made: string[] = [];
+  prepareImages(makeClientImage);
   beforeAll(async () => {
     makeImage();
-    makeClientImage();
     makeStores();
     runtime = await DockerRuntime.connect(randomUUID(), {
       socketPath: SOCKET,

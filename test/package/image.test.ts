@@ -1,13 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { makeClient, type Client } from '../support/client.js';
 import { buildFrom, buildImage, describeImage, docker } from '../support/container-image.js';
 import { IMAGE, SOCKET } from '../support/docker.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { until } from '../support/polling.js';
+import { prepareImages } from '../support/prepare-images.js';
 import { smallRequest } from '../support/sandbox-requests.js';
 
 const TAG = 'sandkeep-test:image';
@@ -95,7 +96,11 @@ describeImage('the container image', () => {
     return name;
   };
 
-  beforeAll(() => buildImage(TAG), 900_000);
+  prepareImages(() => {
+    buildImage(TAG);
+    buildFrom(POSTGRES, POSTGRES_FILE);
+    buildFrom(SYSTEMD, SYSTEMD_FILE);
+  });
   afterAll(() => {
     for (const name of names) docker('rm', '--force', '--volumes', name);
   });
@@ -190,7 +195,6 @@ describeImage('the container image', () => {
   });
 
   test('compose.yaml serves on a PostgreSQL of its own', async () => {
-    buildFrom(POSTGRES, POSTGRES_FILE);
     const project = `sandkeep-test-${process.pid}`;
     const env = { POSTGRES_IMAGE: POSTGRES, POSTGRES_PASSWORD: PASSWORD, SANDKEEP_PUBLISHED_PORT: '0' };
     const run = (...args: string[]) => compose(project, 'compose.yaml', env, ...args);
@@ -253,7 +257,6 @@ describeImage('the container image', () => {
 
   /** Boots systemd in a container. Returns a function that runs a script there. */
   async function bootSystemd(name: string, ...more: string[]): Promise<(script: string) => string> {
-    buildFrom(SYSTEMD, SYSTEMD_FILE);
     const rights = ['--cap-add', 'SYS_ADMIN', '--security-opt', 'seccomp=unconfined', '--cgroupns', 'host'];
     const places = ['--tmpfs', '/run', '--tmpfs', '/tmp', '--volume', '/sys/fs/cgroup:/sys/fs/cgroup:rw'];
     docker('run', '--detach', '--name', name, ...rights, ...places, ...more, SYSTEMD);

@@ -22,7 +22,7 @@ RUN ${PREPARE} curl git openssl openjdk-17-jre-headless python3-h2 python3-httpx
 COPY --from=build /out /opt/clients
 `;
 
-/** The engine has the layers of an unchanged image in its cache. A first build takes a minute. */
+/** The engine has the layers of an unchanged image in its cache. A first build takes a minute on a quiet machine. */
 export function makeClientImage(): void {
   makeBases();
   buildFrom(CLIENTS, FILE, join(PACKAGE_ROOT, 'test/support/internet/clients'));
