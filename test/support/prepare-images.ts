@@ -9,8 +9,8 @@ const LOCK = '\0sandkeep-test-images';
 const RETRY_MS = 200;
 
 /**
- * Makes images before the tests of a file or a group. One process of the machine makes images at a time: the engine keeps
- * layers that are complete, but builds the same layer twice for two clients.
+ * Makes images before the tests of a file or a group. One process of the machine makes images at a time: the engine
+ * keeps layers that are complete, but builds the same layer twice for two clients.
  */
 export function prepareImages(make: () => void): void {
   beforeAll(async () => {
