@@ -175,6 +175,8 @@ export interface Activity {
   measuredAt?: number;
   /** Without the cache of files that the kernel can drop. */
   memoryBytes?: number;
+  /** The memory of the machine that the sandbox takes: with that of its virtual machine, and of its monitor. */
+  hostMemoryBytes?: number;
   processes?: number;
   /** The room that its own disk takes. */
   diskBytes?: number;

@@ -5,6 +5,7 @@ import { gauge, total, type Sample } from './samples.js';
 const NONE: Total = {
   sampled: 0,
   memoryBytes: 0,
+  hostMemoryBytes: 0,
   processes: 0,
   cpuMicros: 0,
   diskReadBytes: 0,
@@ -40,6 +41,12 @@ function samplesOf(sums: Total, labels: Record<string, string>): Sample[] {
     ),
     total(name('cpu_seconds_total'), 'Processor time of sandboxes.', sums.cpuMicros / 1_000_000, labels),
     gauge(name('memory_bytes'), 'Memory in use by them at their latest samples.', sums.memoryBytes, labels),
+    gauge(
+      name('host_memory_bytes'),
+      'Memory of the machine that virtual machines take at their latest samples, with their monitors.',
+      sums.hostMemoryBytes,
+      labels,
+    ),
     gauge(name('processes'), 'Processes and threads in them.', sums.processes, labels),
     bytes('disk_bytes_total', disk, sums.diskReadBytes, 'read'),
     bytes('disk_bytes_total', disk, sums.diskWrittenBytes, 'written'),

@@ -7,6 +7,7 @@ const sample = (second: number, more: Partial<SandboxMetricsSample> = {}): Sandb
   cpu_percent: second,
   processes: 1,
   memory_bytes: null,
+  host_memory_bytes: null,
   disk_bytes: null,
   disk_read_bytes: null,
   disk_write_bytes: null,

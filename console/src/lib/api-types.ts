@@ -970,6 +970,7 @@ export type SandboxMetricsSample = {
   timestamp: string;
   cpu_percent: number;
   memory_bytes: number | null;
+  host_memory_bytes: number | null;
   disk_bytes: number | null;
   disk_read_bytes: number | null;
   disk_write_bytes: number | null;
@@ -1293,7 +1294,7 @@ export type SnapshotResponse = {
   purge_at: string | null;
 };
 
-export type SnapshotState = { kind: 'file'; format: 'raw'; fstype: string; upper: SnapshotLayer };
+export type SnapshotState = { kind: 'file'; format: 'raw' | 'qcow2'; fstype: string; upper: SnapshotLayer };
 
 export type SnapshotStatus = 'ready' | 'deleting';
 

@@ -63,6 +63,9 @@ function Pictures({ metrics, sandbox }: { metrics: SandboxMetrics; sandbox: Sand
     const amount = rates[line].at(-1);
     return amount == null ? 'not measured' : rate(amount);
   };
+  const memory: [string, string][] = [['', size(latest.memory_bytes, metrics.memory_limit_bytes)]];
+  if (latest.host_memory_bytes != null)
+    memory.push(['', `${bytes(latest.host_memory_bytes)} on the machine`]);
   return (
     <div class="uses">
       <Picture
@@ -72,13 +75,7 @@ function Pictures({ metrics, sandbox }: { metrics: SandboxMetrics; sandbox: Sand
         of={['cpu']}
         words={percent}
       />
-      <Picture
-        name="Memory"
-        figures={[['', size(latest.memory_bytes, metrics.memory_limit_bytes)]]}
-        rates={rates}
-        of={['memory']}
-        words={bytes}
-      />
+      <Picture name="Memory" figures={memory} rates={rates} of={['memory']} words={bytes} />
       <Picture
         name="Disk"
         figures={[['', size(latest.disk_bytes, metrics.disk_limit_bytes)]]}
@@ -145,7 +142,7 @@ function Picture({ name, figures, rates, of, words }: PictureProps) {
       <p class="use-head">
         <span>{name}</span>
         {figures.map(([line, amount], index) => (
-          <span key={line}>
+          <span key={`${line}${index}`}>
             {line !== '' && <span class={`use-line line-${index}`}>{line}</span>} <b>{amount}</b>
           </span>
         ))}

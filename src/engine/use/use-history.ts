@@ -4,11 +4,11 @@ export const HISTORY_MS = 3_600_000;
 const MOST_POINTS = 120;
 const FIRST_POINTS = 8;
 const FIELDS = [
-  ...(['at', 'cpuPercent', 'memoryBytes', 'processes', 'diskBytes'] as const),
+  ...(['at', 'cpuPercent', 'memoryBytes', 'hostMemoryBytes', 'processes', 'diskBytes'] as const),
   ...(['diskReadBytes', 'diskWrittenBytes', 'receivedBytes', 'sentBytes'] as const),
 ];
 
-/** The points of the last hour of a sandbox: 72 bytes each, where an object takes several hundred. */
+/** The points of the last hour of a sandbox: 80 bytes each, where an object takes several hundred. */
 export class UseHistory {
   private values = new Float64Array(FIRST_POINTS * FIELDS.length);
   /** The index of the oldest point. */

@@ -8,6 +8,7 @@ export interface Total extends Record<Counted, number> {
   /** Running sandboxes with a sample. */
   sampled: number;
   memoryBytes: number;
+  hostMemoryBytes: number;
   processes: number;
 }
 
@@ -41,12 +42,16 @@ export class UseTotals {
 
   byOrg(): Map<string, Total> {
     const totals = new Map<string, Total>(
-      [...this.orgs].map(([org, sums]) => [org, { ...sums, sampled: 0, memoryBytes: 0, processes: 0 }]),
+      [...this.orgs].map(([org, sums]) => [
+        org,
+        { ...sums, sampled: 0, memoryBytes: 0, hostMemoryBytes: 0, processes: 0 },
+      ]),
     );
     for (const { org, use } of this.latest.values()) {
       const total = totals.get(org)!;
       total.sampled += 1;
       total.memoryBytes += use.memoryBytes ?? 0;
+      total.hostMemoryBytes += use.hostMemoryBytes ?? 0;
       total.processes += use.processes ?? 0;
     }
     return totals;

@@ -20,6 +20,7 @@ export interface Use {
   /** In percent of one virtual CPU, since the sample before. */
   cpuPercent: number;
   memoryBytes: number | null;
+  hostMemoryBytes: number | null;
   processes: number | null;
   diskBytes: number | null;
   diskReadBytes: number | null;
@@ -48,6 +49,7 @@ export function useOf(
     at,
     cpuPercent: Math.round((micros / (elapsedMs * 1_000)) * 10_000) / 100,
     memoryBytes: activity.memoryBytes ?? null,
+    hostMemoryBytes: activity.hostMemoryBytes ?? null,
     processes: activity.processes ?? null,
     diskBytes: activity.diskBytes ?? diskBytes,
     diskReadBytes: activity.diskReadBytes ?? null,

@@ -98,6 +98,34 @@ export class ControlGroups {
     }
   }
 
+  /**
+   * The memory of the processes of a sandbox and of the kernel for them. The cache of files that can be dropped is not
+   * in it. Undefined: it has no group.
+   */
+  memoryOf(sandboxId: string): number | undefined {
+    const [current, inactive] =
+      this.version === 2
+        ? ['memory.current', 'inactive_file']
+        : ['memory.usage_in_bytes', 'total_inactive_file'];
+    const read = (file: string) => readFileSync(join(this.directoryOf('memory', sandboxId), file), 'utf8');
+    try {
+      const cache = new RegExp(`^${inactive} (\\d+)$`, 'm').exec(read('memory.stat'))?.[1];
+      return Math.max(0, Number(read(current)) - Number(cache ?? 0));
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** The supervisor of a sandbox and the programs that it has started. Empty: it has no group. */
+  processesOf(sandboxId: string): number[] {
+    try {
+      const text = readFileSync(join(this.directoryOf('pids', sandboxId), 'cgroup.procs'), 'utf8');
+      return text.split('\n').filter(Boolean).map(Number);
+    } catch {
+      return [];
+    }
+  }
+
   remove(sandboxId: string): void {
     for (const directory of this.directoriesOf(sandboxId)) {
       try {

@@ -11,6 +11,9 @@ const PAGE_BYTES = 4_096;
 export interface ProcessUse {
   cpuMicros: number;
   memoryBytes: number;
+}
+
+export interface Transfers {
   diskReadBytes: number;
   diskWrittenBytes: number;
 }
@@ -37,14 +40,22 @@ export function isRunning(process: ProcessIdentity): boolean {
 export function useOf(process: ProcessIdentity): ProcessUse | undefined {
   const stat = statOf(process);
   if (!stat) return undefined;
-  const transfers = readTransfers(process.pid);
   const ticks = Number(stat(FIELD.utime)) + Number(stat(FIELD.stime));
   return {
     cpuMicros: (ticks * 1_000_000) / TICKS_PER_SECOND,
     memoryBytes: Number(stat(FIELD.rss)) * PAGE_BYTES,
-    diskReadBytes: Number(/^read_bytes: (\d+)$/m.exec(transfers)?.[1] ?? 0),
-    diskWrittenBytes: Number(/^write_bytes: (\d+)$/m.exec(transfers)?.[1] ?? 0),
   };
+}
+
+/** The sums over processes, of which each lives as long as its run. */
+export function transfersOf(pids: readonly number[]): Transfers {
+  const texts = pids.map(readTransfers);
+  const sum = (name: string) =>
+    texts.reduce(
+      (total, text) => total + Number(new RegExp(`^${name}: (\\d+)$`, 'm').exec(text)?.[1] ?? 0),
+      0,
+    );
+  return { diskReadBytes: sum('read_bytes'), diskWrittenBytes: sum('write_bytes') };
 }
 
 function readTransfers(pid: number): string {

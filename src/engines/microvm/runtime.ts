@@ -24,7 +24,7 @@ import { followOutput } from './output-log.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf, sandboxesDirectory } from './places.js';
 import type { RunRecord } from './record.js';
-import { isAlive, isRunning, useOf } from './processes.js';
+import { isAlive, isRunning, transfersOf, useOf } from './processes.js';
 import { discardSaved, memoryFile, mostSavedMib } from './saved-memory.js';
 import { DiskCaptures } from './snapshots/disk-captures.js';
 import { VmStarts } from './starts.js';
@@ -271,8 +271,9 @@ export class MicrovmRuntime implements Runtime {
   }
 
   /**
-   * The memory and the processor time are those of the monitor, which the sandbox cannot falsify. An emulated processor
-   * works while the sandbox is idle, so there the sandbox reports its processor time itself.
+   * The processor time is that of the monitor, which the sandbox cannot falsify. An emulated processor works while the
+   * sandbox is idle, so there the sandbox reports its processor time itself. The memory of a monitor has all that the
+   * sandbox has ever touched, and its own: so the sandbox reports its memory, and the machine that of both.
    */
   private async measure(sandboxId: string): Promise<Activity | undefined> {
     const held = this.running.get(sandboxId) ?? (await readHeld(this.parts.directory, sandboxId));
@@ -282,10 +283,15 @@ export class MicrovmRuntime implements Runtime {
     const guest = await askUse(held.places.run);
     if (this.parts.isEmulated && !guest) return undefined;
     const diskBytes = await this.diskUse(sandboxId);
+    const { groups } = this.parts;
+    const pids = groups?.processesOf(sandboxId) ?? [];
+    const most = (held.run?.memoryMib ?? Infinity) * MIB;
     return {
-      ...use,
-      ...(guest ? { processes: guest.processes } : {}),
-      ...(guest && this.parts.isEmulated ? { cpuMicros: guest.cpuMicros } : {}),
+      cpuMicros: guest && this.parts.isEmulated ? guest.cpuMicros : use.cpuMicros,
+      hostMemoryBytes: groups?.memoryOf(sandboxId) ?? use.memoryBytes,
+      ...(guest ? { memoryBytes: Math.min(guest.memoryBytes, most), processes: guest.processes } : {}),
+      // File servers read and write for the sandbox too.
+      ...transfersOf(pids.length > 0 ? pids : [monitor.pid]),
       ...(diskBytes === undefined ? {} : { diskBytes }),
       ...this.parts.networks.traffic(sandboxId),
     };

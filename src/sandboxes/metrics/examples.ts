@@ -5,6 +5,7 @@ const SAMPLE = {
   timestamp: '2026-11-23T05:20:16.204Z',
   cpu_percent: 12.5,
   memory_bytes: 48234496,
+  host_memory_bytes: 214958080,
   disk_bytes: 1048576,
   disk_read_bytes: 8192,
   disk_write_bytes: 1064960,

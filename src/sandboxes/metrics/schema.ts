@@ -12,6 +12,9 @@ export const MetricsSample = Named(
         'The processor time since the previous sample, in percent of one virtual CPU. For the first sample: since the start of the run.',
     }),
     memory_bytes: Bytes('The memory in use, without the cache of files that the kernel can drop.'),
+    host_memory_bytes: Bytes(
+      'The memory of the machine that the sandbox takes, with its virtual machine and its monitor. Null: the runtime has no virtual machines.',
+    ),
     disk_bytes: Bytes(
       'The room that the own disk of the sandbox takes. The engine measures it in the background after a request, at most once a minute.',
     ),

@@ -37,6 +37,7 @@ export function showSample(use: Use): MetricsSample {
     timestamp: shortInstant(instantFromMicros(BigInt(Math.round(use.at * 1_000)))),
     cpu_percent: use.cpuPercent,
     memory_bytes: use.memoryBytes,
+    host_memory_bytes: use.hostMemoryBytes,
     disk_bytes: use.diskBytes,
     disk_read_bytes: use.diskReadBytes,
     disk_write_bytes: use.diskWrittenBytes,

@@ -11,6 +11,7 @@ const SAMPLE = {
   timestamp: expect.stringMatching(/Z$/),
   cpu_percent: expect.any(Number),
   memory_bytes: null,
+  host_memory_bytes: null,
   disk_bytes: null,
   disk_read_bytes: null,
   disk_write_bytes: null,
