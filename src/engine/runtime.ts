@@ -50,6 +50,11 @@ export interface Captured {
   /** The bytes of everything above the image, with the snapshots that the disk was made from. */
   bytes: number;
   contentDigest: string;
+  /**
+   * In MiB. The content is a layer of a disk of this size, in the format qcow2 with a file system of ext4. Undefined: a
+   * layer of an image.
+   */
+  diskMib?: number;
 }
 
 /** A permanent refusal: the same capture would fail again. Users see the message. */

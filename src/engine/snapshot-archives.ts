@@ -48,6 +48,8 @@ export interface ForeignImage {
 export interface LoadedSnapshot {
   bytes: number;
   contentDigest: string;
+  /** As of a capture. Default: it is an image. */
+  diskMib?: number;
 }
 
 interface Transfer {
@@ -62,9 +64,9 @@ export interface EngineArchives {
   readonly architecture: string;
   /**
    * Undefined: the engine has no such snapshot of the organization. `needs`: gets the bytes that the engine stores
-   * meanwhile.
+   * meanwhile. Default: no snapshot of the engine is an image, and it loads alone.
    */
-  open(
+  open?(
     ids: SnapshotIds,
     options: Transfer & { needs: (bytes: number) => void },
   ): Promise<SnapshotImage | undefined>;

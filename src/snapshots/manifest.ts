@@ -9,10 +9,17 @@ const UNKNOWN_DIGEST = `sha256:${'0'.repeat(64)}`;
 type Described = Pick<
   SnapshotRow,
   'created_at' | 'parent_digest' | 'image' | 'image_digest' | 'sandbox_name' | 'record_integrity' | 'labels'
-> & { size_bytes: number; content_digest: string };
+> & { size_bytes: number; content_digest: string; disk_mib: number | null };
+
+/** The file that the content of a snapshot is. */
+const FORMS = {
+  imageLayer: { format: 'raw', fstype: 'oci-layer', file: 'layer.tar' },
+  disk: { format: 'qcow2', fstype: 'ext4', file: 'layer.qcow2' },
+} as const;
 
 /** The descriptor, with its fields in their canonical order. */
 export function manifestOf(row: Described): SnapshotManifest {
+  const { format, fstype, file } = row.disk_mib === null ? FORMS.imageLayer : FORMS.disk;
   return {
     schema: 1,
     artifact: 'snapshot',
@@ -23,10 +30,10 @@ export function manifestOf(row: Described): SnapshotManifest {
     source_sandbox: row.sandbox_name,
     state: {
       kind: 'file',
-      format: 'raw',
-      fstype: 'oci-layer',
+      format,
+      fstype,
       upper: {
-        file: 'layer.tar',
+        file,
         size_bytes: row.size_bytes,
         integrity: row.record_integrity ? { algorithm: 'sha256', digest: row.content_digest } : null,
       },

@@ -40,6 +40,8 @@ export interface SnapshotRow {
   shared_bytes: number;
   digest: string | null;
   content_digest: string | null;
+  /** In MiB. Null: the content is a layer of an image, or not there yet. */
+  disk_mib: number | null;
   error_code: string | null;
   error_message: string | null;
   created_at: Instant;
@@ -62,7 +64,7 @@ export type CaptureRow = SnapshotRow & { sandbox_id: string; sandbox_name: strin
 
 export const COLUMNS = `org_id, id, purpose, fork_count, name, labels, status, replaces, replaced_id, record_integrity, sandbox_id,
   sandbox_name, image, image_digest, parent_id, parent_digest, runtime, worker_id, actor, template_id, attempts, size_bytes,
-  shared_bytes, digest, content_digest, error_code, error_message, created_at, updated_at, completed_at, purge_at`;
+  shared_bytes, digest, content_digest, disk_mib, error_code, error_message, created_at, updated_at, completed_at, purge_at`;
 
 type Row = SnapshotRow & Record<string, unknown>;
 
@@ -134,6 +136,7 @@ export type NewSnapshot = Omit<
   | 'shared_bytes'
   | 'digest'
   | 'content_digest'
+  | 'disk_mib'
   | 'error_code'
   | 'error_message'
   | 'updated_at'
@@ -181,6 +184,7 @@ interface SnapshotChange {
   shared_bytes?: number;
   digest?: string;
   content_digest?: string;
+  disk_mib?: number | null;
   error_code?: string;
   error_message?: string;
   completed_at?: Instant;

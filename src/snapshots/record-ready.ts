@@ -16,13 +16,13 @@ export async function recordReady(
   ctx: Context,
   tx: EventSql,
   row: SnapshotRow,
-  { bytes, contentDigest }: Captured,
+  { bytes, contentDigest, diskMib }: Captured,
   at: Instant,
   ready: Ready = { status: 'ready' },
 ): Promise<CompleteSnapshot> {
   const shared_bytes = Math.min(await sharedBytesOf(tx, row), bytes);
   await refuseOverQuota(tx, row.org_id, bytes - shared_bytes);
-  const content = { size_bytes: bytes, content_digest: contentDigest };
+  const content = { size_bytes: bytes, content_digest: contentDigest, disk_mib: diskMib ?? null };
   const digest = digestOf(manifestOf({ ...row, ...content }));
   const made = { ...content, shared_bytes, digest, completed_at: at, sampled_at: at };
   const updated = await updateSnapshot(tx, row, { ...ready, ...made }, at);

@@ -70,8 +70,14 @@ const SnapshotManifest = Named(
       'SnapshotState',
       {
         kind: Type.Literal('file', { description: 'The form of the content: one file.' }),
-        format: Type.Literal('raw', { description: 'The format of the file: it is not packed.' }),
-        fstype: Type.String({ description: 'The content of the file: `oci-layer` for a layer of an image.' }),
+        format: Words(['raw', 'qcow2'], {
+          description:
+            'The format of the file. `raw`: it is not packed. `qcow2`: a disk of a virtual machine.',
+        }),
+        fstype: Type.String({
+          description:
+            'The content of the file: `oci-layer` for a layer of an image, `ext4` for the file system of a disk.',
+        }),
         upper: Named(
           'SnapshotLayer',
           {

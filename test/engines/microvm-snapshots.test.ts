@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { placesOf, snapshotsDirectory } from '../../src/engines/microvm/places.js';
@@ -8,6 +8,7 @@ import { describeMicrovm } from '../support/microvm/needs.js';
 import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm } from '../support/microvm/service.js';
 import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
+import { importTo } from '../support/snapshot-archives.js';
 import { capture, clientDigest, forked } from '../support/snapshots.js';
 import { build } from '../support/templates.js';
 
@@ -69,6 +70,7 @@ describeMicrovm('snapshots of virtual machines', () => {
     expect([operation['status'], operation['error']]).toEqual(['succeeded', null]);
     const { manifest, digest, size_bytes } = operation['result'];
     expect(digest).toBe(clientDigest(manifest));
+    expect(manifest.state).toMatchObject({ format: 'qcow2', fstype: 'ext4', upper: { file: 'layer.qcow2' } });
     expect(manifest.state.upper.integrity.digest).toMatch(/^sha256:[0-9a-f]{64}$/);
     expect(size_bytes).toBeGreaterThan(3_000_000);
     expect(size_bytes).toBeLessThan(3_000_000 + 8 * MIB);
@@ -79,6 +81,7 @@ describeMicrovm('snapshots of virtual machines', () => {
     const patches = [{ type: 'text', path: '/srv/patched', content: 'patched', replace: false }];
     const made = await create('second', snapshot, { patches });
     expect([made.disk_snapshot_id, made.spec.image]).toEqual([operation['id'], IMAGE]);
+    expect(made.spec.resources.disk_size_mib).toBe(256);
     expect(
       await inside(made.id, 'md5sum < /srv/link; ls /bin/tail 2>&1; cat /srv/patched; echo "$TOKEN"'),
     ).toBe(`${sum}\nls: /bin/tail: No such file or directory\npatched`);
@@ -153,22 +156,51 @@ describeMicrovm('snapshots of virtual machines', () => {
     await client.delete(`/v1/sandboxes/${base.id}`);
     const resized = { type: 'disk_snapshot', id: 'child' };
     const resources = { ...SMALL.resources, disk_size_mib: 512 };
-    const { body: other } = await client.post(
+    const other = await client.post(
       '/v1/sandboxes',
       { name: 'resized', image: resized, ...SMALL, resources },
       RUNNING,
     );
-    expect([other.status, other.last_failure_message]).toEqual([
-      'failed',
-      expect.stringContaining('resources.disk_size_mib: the disk of the snapshot has 256 MiB'),
+    expect([other.status, other.body.error]).toEqual([
+      400,
+      expect.objectContaining({
+        code: 'invalid_sandbox_config',
+        message: expect.stringContaining('the disk of the snapshot has 256 MiB, and cannot be resized'),
+        details: { field: 'resources.disk_size_mib' },
+      }),
     ]);
     expect((await client.delete('/v1/snapshots/by-name/child')).status).toBe(200);
-    await client.delete(`/v1/sandboxes/${other.id}`);
     await until(
       async () => Promise.resolve(stored()),
       (names) => names.length === 0,
     );
     expect(existsSync(placesOf(engine(), base.id).directory)).toBe(false);
+  });
+
+  test('an image of an archive becomes a snapshot, and a disk is no image to export', async () => {
+    const archive = readFileSync(join(dataDir, 'image.tar'));
+    const { status, body, text } = await importTo(client, archive, { name: 'imported' });
+    expect(status, text).toBe(200);
+    expect(body.size_bytes).toBeGreaterThan(MIB);
+    expect(body.manifest.state).toMatchObject({ format: 'qcow2', fstype: 'ext4' });
+    const { id, spec } = await create('of-import', { type: 'disk_snapshot', id: 'imported' });
+    expect(spec.resources.disk_size_mib).toBe(256);
+    expect(await inside(id, 'echo $FROM_IMAGE; pwd; id -un; touch /srv/new; ls /srv')).toBe(
+      'yes\n/srv\nroot\nnew',
+    );
+    const broken = Buffer.from(archive);
+    broken.fill(0, broken.indexOf('busybox'), broken.indexOf('busybox') + 4_096);
+    const refused = await importTo(client, broken, { name: 'broken' });
+    expect([refused.status, refused.body.error.code]).toEqual([400, 'invalid_request']);
+    const exported = await client.get('/v1/snapshots/by-name/imported/export');
+    expect([exported.status, exported.body.error.code]).toEqual([501, 'not_supported']);
+    await client.delete(`/v1/sandboxes/${id}`);
+    expect((await client.delete('/v1/snapshots/by-name/imported')).status).toBe(200);
+    await until(
+      async () => Promise.resolve(stored()),
+      (names) => names.length === 0,
+      60_000,
+    );
   });
 
   test('a template is built by its steps, and starts with its files', async () => {

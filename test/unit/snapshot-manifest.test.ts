@@ -11,6 +11,7 @@ const ROW = {
   record_integrity: false,
   labels: { owner: 'alice' },
   size_bytes: 4096,
+  disk_mib: null as number | null,
   content_digest: `sha256:${'b'.repeat(64)}`,
 };
 
@@ -35,6 +36,9 @@ test('the digest is that of the bytes that clients make of the descriptor', () =
     const manifest = manifestOf({ ...ROW, created_at, ...part });
     expect(digestOf(manifest)).toBe(clientDigest(manifest));
   }
+  const disk = manifestOf({ ...ROW, created_at, disk_mib: 256 });
+  expect(digestOf(disk)).toBe(clientDigest(disk));
+  expect(disk.state).toMatchObject({ format: 'qcow2', fstype: 'ext4', upper: { file: 'layer.qcow2' } });
   // By hand, as the clients write it.
   const text =
     '{"schema":1,"artifact":"snapshot","scope":"disk","created_at":"2026-05-01T12:00:00Z","parent":null,' +

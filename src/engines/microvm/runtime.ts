@@ -27,6 +27,7 @@ import type { RunRecord } from './record.js';
 import { isAlive, isRunning, transfersOf, useOf } from './processes.js';
 import { discardSaved, memoryFile, mostSavedMib } from './saved-memory.js';
 import { DiskCaptures } from './snapshots/disk-captures.js';
+import { ImageImports } from './snapshots/image-imports.js';
 import { VmStarts } from './starts.js';
 import type { RunningNetwork } from './network/vm-networks.js';
 import { askUse, DESCRIPTOR, requestSave, requestStop } from './supervisor.js';
@@ -73,6 +74,7 @@ export class MicrovmRuntime implements Runtime {
   };
 
   readonly snapshots: DiskCaptures;
+  readonly snapshotArchives: ImageImports;
 
   private readonly parts: MicrovmParts;
   private readonly starts: VmStarts;
@@ -90,6 +92,7 @@ export class MicrovmRuntime implements Runtime {
     this.description = description;
     this.warnings = warnings;
     this.snapshots = new DiskCaptures(parts);
+    this.snapshotArchives = new ImageImports(parts);
     this.starts = new VmStarts(parts, this.snapshots);
     this.capabilities = new Set([
       ...CAPABILITIES,

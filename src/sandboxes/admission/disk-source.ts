@@ -4,6 +4,7 @@ import type { Runtime } from '../../engine/runtime.js';
 import { ApiError } from '../../http/errors.js';
 import type { RunSpec } from '../../spec/run-spec.js';
 import type { CreateSandboxRequest } from '../../spec/specification.js';
+import { refuse } from '../../spec/refuse.js';
 import { templateFields, type TemplateConfig } from '../../spec/template-config.js';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -48,7 +49,7 @@ export async function withDiskSource<Request extends CreateSandboxRequest>(
     return { request: { ...ofImage, ...templateFields(ofImage, found.config) }, snapshot };
   }
   const { rows } = await tx.query<Found>(
-    `select id, image, worker_id from snapshots
+    `select id, image, worker_id, disk_mib from snapshots
      where org_id = $1 and labels @> $2::jsonb and runtime = $3 and status = 'ready' and removed_at is null
        and template_id is null and (id = $4::uuid or name = $5)
      for share`,
@@ -72,7 +73,7 @@ export async function onSnapshotOf<Request extends CreateSandboxRequest>(
 ): Promise<Sourced<Request>> {
   const { image: _, ...rest } = request;
   const { rows } = await tx.query<Found>(
-    `select id, image, worker_id from snapshots
+    `select id, image, worker_id, disk_mib from snapshots
      where org_id = $1 and id = $2 and status = 'ready' and removed_at is null for share`,
     [orgId, snapshotId],
   );
@@ -84,13 +85,31 @@ interface Found extends Record<string, unknown> {
   id: string;
   image: string;
   worker_id: string;
+  disk_mib: number | null;
 }
 
 function sourced<Request extends CreateSandboxRequest>(
   rest: Omit<Request, 'image'>,
-  { id, image, worker_id: workerId }: Found,
+  { id, image, worker_id: workerId, disk_mib: diskMib }: Found,
 ): Sourced<Request> {
-  return { request: { ...rest, image: { type: 'oci', reference: image } }, snapshot: { id, workerId } };
+  const ofImage: OfImage<Request> = { ...rest, image: { type: 'oci', reference: image } };
+  return { request: { ...ofImage, ...diskFields(ofImage, diskMib) }, snapshot: { id, workerId } };
+}
+
+/** A disk has the size of the one that it was made from: its file system has no room to grow. */
+function diskFields(
+  { resources }: { resources?: CreateSandboxRequest['resources'] },
+  diskMib: number | null,
+): { resources?: NonNullable<CreateSandboxRequest['resources']> } {
+  const wanted = resources?.disk_size_mib;
+  if (diskMib === null || wanted === diskMib) return {};
+  if (wanted != null) {
+    refuse(
+      'resources.disk_size_mib',
+      `the disk of the snapshot has ${diskMib} MiB, and cannot be resized: leave the field out, or ask for ${diskMib}`,
+    );
+  }
+  return { resources: { ...resources, disk_size_mib: diskMib } };
 }
 
 async function findTemplate(
@@ -98,7 +117,7 @@ async function findTemplate(
   values: readonly [orgId: string, labels: string, runtime: string, name: string, tag: string],
 ): Promise<(Found & { config: TemplateConfig }) | undefined> {
   const { rows } = await tx.query<Found & { config: TemplateConfig }>(
-    `select p.id, p.image, p.worker_id, t.config
+    `select p.id, p.image, p.worker_id, p.disk_mib, t.config
      from templates t join snapshots p on p.org_id = t.org_id and p.id = t.snapshot_id
      where t.org_id = $1 and t.labels @> $2::jsonb and t.runtime = $3 and t.name = $4 and t.tag = $5
        and t.status = 'succeeded' and t.removed_at is null and p.status = 'ready' and p.removed_at is null

@@ -7,7 +7,7 @@ import { ApiError } from '../../http/errors.js';
 import type { Step } from '../../registry/step.js';
 import { findSnapshot, isComplete, type CompleteSnapshot, type SnapshotKey } from '../queries.js';
 import { layoutOf, type Layout } from './layout.js';
-import { archivesOf } from './supported.js';
+import { archivesOf, refuseExports } from './supported.js';
 
 /** Throws `snapshot_not_found`. */
 export async function findExported(
@@ -29,7 +29,9 @@ export async function exportSnapshot(
 ): Promise<Layout> {
   const { id, name } = row;
   const needs = (bytes: number) => ctx.disk.check('engine', bytes);
-  const image = await archivesOf(ctx.runtime).open({ orgId, snapshotId: id }, { step, signal, needs });
+  const archives = archivesOf(ctx.runtime);
+  if (!archives.open) refuseExports(ctx.runtime);
+  const image = await archives.open({ orgId, snapshotId: id }, { step, signal, needs });
   if (!image) {
     throw new ApiError(
       'snapshot_not_found',

@@ -25,7 +25,7 @@ export interface Layer {
 export interface BaseOptions {
   /** Gets the file of the image. */
   directory: string;
-  budget: ImageBudget;
+  budget: Pick<ImageBudget, 'take'>;
   step: Step;
   signal: AbortSignal;
 }
