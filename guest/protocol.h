@@ -103,6 +103,9 @@
 #define BOOT_WORKDIR 12
 #define BOOT_PATCH 13
 #define BOOT_COPY 14
+#define BOOT_HANDOFF 15
+#define BOOT_HANDOFF_ARGUMENT 16
+#define BOOT_HANDOFF_VARIABLE 17
 
 #define BOOT_MOUNT_MEMORY 1
 #define BOOT_MOUNT_SHARED 2
@@ -584,6 +587,19 @@ static inline struct boot_network_layout take_boot_network(Reader *from) {
 }
 static inline void put_boot_network(u8 *to, struct boot_network_layout from) {
   put(to + 0, from.mtu, 4);
+}
+
+#define BOOT_HANDOFF_BYTES 1
+struct boot_handoff_layout {
+  u8 stop_signal;
+};
+static inline struct boot_handoff_layout take_boot_handoff(Reader *from) {
+  struct boot_handoff_layout to;
+  to.stop_signal = (u8)take(from, 1);
+  return to;
+}
+static inline void put_boot_handoff(u8 *to, struct boot_handoff_layout from) {
+  put(to + 0, from.stop_signal, 1);
 }
 
 #define SIZE_BYTES 4

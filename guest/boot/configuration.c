@@ -55,6 +55,12 @@ static void handle(u8 type, Reader from) {
       return;
     case BOOT_RESTRICTED: to->restricted = 1; return;
     case BOOT_COPY: to->is_copy = 1; return;
+    case BOOT_HANDOFF:
+      to->handoff.stop_signal = take_boot_handoff(&from).stop_signal;
+      to->handoff.path = text_of(&from);
+      return;
+    case BOOT_HANDOFF_ARGUMENT: return add_text(to->handoff.arguments + 1, &to->handoff.argument_count, &from);
+    case BOOT_HANDOFF_VARIABLE: return add_text(to->handoff.environment, &to->handoff.variable_count, &from);
     default: refuse("it has an unknown record");
   }
 }

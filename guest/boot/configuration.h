@@ -25,6 +25,14 @@ struct configuration {
   char *arguments[LIMIT_TEXTS + 1];
   char *environment[LIMIT_TEXTS + 2];
   u32 argument_count, variable_count;
+  /* The program of the image that becomes process 1. Without a path there is none. */
+  struct {
+    char *path;
+    int stop_signal; /* 0: that of the program */
+    char *arguments[LIMIT_TEXTS + 2]; /* after the program */
+    char *environment[LIMIT_TEXTS + 1];
+    u32 argument_count, variable_count;
+  } handoff;
   char *modules[BOOT_MODULES];
   int module_count;
   struct {

@@ -13,6 +13,7 @@
 #include "devices.h"
 #include "entropy.h"
 #include "failure.h"
+#include "handoff.h"
 #include "modules.h"
 #include "network.h"
 #include "output.h"
@@ -75,6 +76,7 @@ static void read_failure(void) {
   if (got > 0) failure_bytes = got;
   if (got != 0) return;
   has_started = 1;
+  if (is_handed_off()) start_beside(&sandbox, 1);
   say("ready", (char *)0);
 }
 
@@ -95,7 +97,7 @@ static void stop_once(void) {
   static int is_stopped;
   if (!is_stop_requested || is_stopped) return;
   is_stopped = 1;
-  call(__NR_kill, sandbox.process, SIGTERM, 0, 0);
+  call(__NR_kill, sandbox.process, stop_signal(&sandbox), 0, 0);
 }
 
 static int pump(void) { return pump_control() | pump_output() | pump_sessions(); }
@@ -110,7 +112,8 @@ __attribute__((noreturn)) static void finish(int status) {
   refuse_sessions();
   read_failure();
   read_record();
-  const int ended_with = exit_code(status);
+  const int ended_with = is_handed_off() ? handed_off_code(status) : exit_code(status);
+  close_given(&sandbox);
   /* The end of a command that the service stopped has no record. */
   if (!configuration.until_exit || oom == OOM_UNKNOWN)
     oom = ended_with == 128 + SIGKILL && count_oom_kills() > 0 ? OOM_YES : OOM_NO;
@@ -141,7 +144,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
   int signals = (int)need(call(__NR_signalfd4, -1, &ends, sizeof ends, O_CLOEXEC | O_NONBLOCK), "watch signals", 0);
   ask_time();
   sandbox = start_sandbox();
-  drop_configuration();
+  /* ../init beside a program of the image gets it later, and again. */
+  if (!is_handed_off()) drop_configuration();
   watch(signals);
   watch(sandbox.failure);
   watch(control_port);
@@ -164,7 +168,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
     long ended;
     while ((ended = call(__NR_wait4, -1, &status, WNOHANG, 0)) > 0)
       if (ended == sandbox.process) finish(status);
-      else if (end_sync(ended)) moved = 1;
-    wait_for_events(moved ? 0 : is_session_waiting() ? LISTEN_TICK : -1);
+      else if (end_beside(&sandbox, ended, status) || end_sync(ended)) moved = 1;
+    const int tick = tick_beside(&sandbox);
+    wait_for_events(moved ? 0 : is_session_waiting() ? LISTEN_TICK : tick);
   }
 }

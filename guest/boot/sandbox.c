@@ -4,6 +4,7 @@
 #include "configuration.h"
 #include "failure.h"
 #include "files.h"
+#include "handoff.h"
 #include "mounts.h"
 #include "rights.h"
 #include "root.h"
@@ -13,8 +14,12 @@
 
 #define INIT "/.sandkeep/bin/init"
 #define GROUP "/sys/fs/cgroup/sandbox"
+/* A group with controllers for others has no processes of its own, and process 1 may want to give them. */
+#define GROUP_BESIDE GROUP "/sandkeep"
 #define RECORD_DESCRIPTOR 3
 #define RECORD_OPTION "--record-copy=3"
+#define LISTENER_DESCRIPTOR 4
+#define BESIDE_OPTION "--beside=4"
 
 /* The counts of the control group are those of the sandbox alone. */
 static void make_control_group(void) {
@@ -75,8 +80,41 @@ static void become_user(void) {
 
 static void give(int from, int to) { need(call(__NR_dup3, from, to, 0, 0), "pass a descriptor to", INIT); }
 
-__attribute__((noreturn)) static void become_init(const int input, const int output[STREAMS], int record) {
-  static char *arguments[LIMIT_TEXTS + 4];
+/* `given`: above the numbers that they get. */
+static void give_all(const int given[GIVEN]) {
+  for (int i = 0; i < GIVEN; i++)
+    if (given[i] >= 0) give(given[i], i);
+}
+
+__attribute__((noreturn)) static void run_init(const char *option, int has_command) {
+  static char *arguments[LIMIT_TEXTS + 5];
+  u32 n = 0, taken = 0;
+  arguments[n++] = INIT;
+  arguments[n++] = RECORD_OPTION;
+  if (option) arguments[n++] = (char *)option;
+  while (taken < configuration.argument_count) {
+    char *argument = configuration.arguments[taken++];
+    arguments[n++] = argument;
+    if (!has_command && same(argument, "--", 3)) break;
+  }
+  give_up("run", INIT, call(__NR_execve, INIT, arguments, configuration.environment, 0));
+}
+
+void become_beside(const struct sandbox *sandbox, int mounts, int groups, int has_command) {
+  call(__NR_setpriority, PRIO_PROCESS, 0, 0, 0);
+  call(__NR_mkdirat, AT_FDCWD, GROUP_BESIDE, 0755, 0);
+  need(write_text(GROUP_BESIDE "/cgroup.procs", "0"), "enter the control group", GROUP_BESIDE);
+  need(call(__NR_setns, groups, CLONE_NEWCGROUP, 0, 0), "enter the control groups of", "process 1");
+  /* With it comes the root of the sandbox. */
+  need(call(__NR_setns, mounts, CLONE_NEWNS, 0, 0), "enter the mounts of", "process 1");
+  set_limits();
+  become_user();
+  call(__NR_setsid, 0, 0, 0, 0);
+  give_all(sandbox->given);
+  run_init(BESIDE_OPTION, has_command);
+}
+
+__attribute__((noreturn)) static void become_process_1(const int given[GIVEN]) {
   enter_control_group();
   /* The priority of this process is that of process 1 of the machine. */
   call(__NR_setpriority, PRIO_PROCESS, 0, 0, 0);
@@ -85,21 +123,19 @@ __attribute__((noreturn)) static void become_init(const int input, const int out
   enter_root();
   mount_sandbox_files((int)programs);
   set_limits();
+  if (is_handed_off()) {
+    for (int i = 0; i <= STREAMS; i++) give(given[i], i);
+    become_handed_off();
+  }
   become_user();
   call(__NR_setsid, 0, 0, 0, 0);
-  give(input, 0);
-  give(output[0], 1);
-  give(output[1], 2);
-  give(record, RECORD_DESCRIPTOR);
-  arguments[0] = INIT;
-  arguments[1] = RECORD_OPTION;
-  memcpy(arguments + 2, configuration.arguments, configuration.argument_count * sizeof *arguments);
-  give_up("run", INIT, call(__NR_execve, INIT, arguments, configuration.environment, 0));
+  give_all(given);
+  run_init(0, 1);
 }
 
 /* Above the numbers that the child gives away. */
 static int high(int fd) {
-  long moved = need(call(__NR_fcntl, fd, F_DUPFD_CLOEXEC, RECORD_DESCRIPTOR + 1, 0), "move a descriptor", 0);
+  long moved = need(call(__NR_fcntl, fd, F_DUPFD_CLOEXEC, LISTENER_DESCRIPTOR + 1, 0), "move a descriptor", 0);
   call(__NR_close, fd, 0, 0, 0);
   return (int)moved;
 }
@@ -119,18 +155,21 @@ struct sandbox start_sandbox(void) {
   make_pipe(record);
   make_pipe(failure);
   for (int i = 0; i < STREAMS; i++) make_pipe(output[i]);
+  const int listener = is_handed_off() ? high((int)open_listener()) : -1;
   long child = need(call(__NR_clone, CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, 0, 0, 0), "start", INIT);
+  const int given[GIVEN] = {input[0], output[0][1], output[1][1], record[1], listener};
   if (child == 0) {
     failure_pipe = failure[1];
-    become_init(input[0], (int[]){output[0][1], output[1][1]}, record[1]);
+    become_process_1(given);
   }
   sandbox.process = (int)child;
-  call(__NR_close, input[0], 0, 0, 0);
+  memcpy(sandbox.given, given, sizeof given);
+  call(__NR_close, failure[1], 0, 0, 0);
+  if (!is_handed_off()) close_given(&sandbox);
   int *reads[] = {&sandbox.record, &sandbox.failure, &sandbox.output[0], &sandbox.output[1]};
   int *pairs[] = {record, failure, output[0], output[1]};
   for (int i = 0; i < 2 + STREAMS; i++) {
     *reads[i] = pairs[i][0];
-    call(__NR_close, pairs[i][1], 0, 0, 0);
     call(__NR_fcntl, pairs[i][0], F_SETFL, O_RDONLY | O_NONBLOCK, 0);
   }
   return sandbox;

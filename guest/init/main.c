@@ -3,7 +3,7 @@
  *
  *   init [--until-exit] [--stop-signal=N] [--output-rate=N --output-burst=N] [--await=FILE] [--host-name=NAME]
  *        [--append-path=DIRECTORY] [--record=HYPHENS] [--record-copy=N] [--workdir=DIRECTORY] [--agents] [--handover]
- *        [-- COMMAND [ARGUMENT...]]
+ *        [--beside=N] [-- COMMAND [ARGUMENT...]]
  *   init --listen=PORT   only accepts TCP connections, for the probe of a network
  *   init --open=DIRECTORY...   prepares volumes before their first use, and exits
  *   init --check         exits at once, which shows that the engine can run it
@@ -15,7 +15,9 @@
  * inherited descriptor N. With --await it starts COMMAND when FILE exists, with --host-name when the sandbox has that
  * name (host_name.h). --append-path adds a directory to PATH of COMMAND. --workdir makes and enters the working
  * directory of COMMAND (workdir.h). With --agents it starts an agent for each connection of the service (agents.h).
- * With --handover it takes COMMAND from the service later (handover.h), and starts it as one of its arguments.
+ * With --handover it takes COMMAND from the service later (handover.h), and starts it as one of its arguments. With
+ * --beside process 1 is a program of the image (../boot/handoff.h), and this process has entered the sandbox. It stops
+ * COMMAND and no other process, and takes the connections for agents from the inherited descriptor N.
  *
  * SIGTERM stops the sandbox: COMMAND gets the stop signal N (default: SIGTERM). After COMMAND has ended, every process
  * that is left gets SIGTERM, and SIGHUP after HANGUP_AFTER. After FLUSH_LIMIT the kernel kills the processes that
@@ -152,6 +154,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   int opened = 0;
   const char *awaited = 0;
   const char *host_name = 0;
+  int beside = -1;
   int has_agents = 0;
   int has_handover = 0;
   const char *directory = 0;
@@ -166,6 +169,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     const char *kept = after(*argument, "--record=");
     const char *copied = after(*argument, "--record-copy=");
     const char *entered = after(*argument, "--workdir=");
+    const char *joined = after(*argument, "--beside=");
     const char *port = after(*argument, "--listen=");
     const char *volume = after(*argument, "--open=");
     if (number)
@@ -202,6 +206,8 @@ __attribute__((used, noreturn)) void start(long *stack) {
       has_handover = 1;
     else if (after(*argument, "--until-exit"))
       until_exit = 1;
+    else if (joined)
+      beside = (int)parse(joined);
     else if (after(*argument, "--check"))
       leave(0);
     else {
@@ -229,7 +235,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   /* The connections of the service. A sandbox without the first way is entered by the engine. The service finds out
      about the second before it relies on it. */
   struct ways ways = {-1, -1};
-  if (has_agents) ways.agents = listen_for_service(AGENTS);
+  if (has_agents) ways.agents = beside >= 0 ? take_listener(beside) : listen_for_service(AGENTS);
   if (has_handover) ways.handovers = listen_for_service(HANDOVERS);
 
   make_workdir();
@@ -264,6 +270,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     }
     /* Processes of an exec are no children of process 1: while it flushes, it also polls. */
     int flushing = stopping && !child;
+    if (flushing && beside >= 0) finish(until_exit ? code : 0);
     long flushed = flushing ? now() - flushing_since : 0;
     if (flushing && (call(__NR_kill, -1, 0, 0, 0) < 0 || flushed >= FLUSH_LIMIT)) finish(until_exit ? code : 0);
     /* Interactive shells ignore SIGTERM. SIGHUP comes later, as it may kill a process that is handling SIGTERM. */
@@ -297,7 +304,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     }
     if (child && got > 0 && got != SIGCHLD)
       call(__NR_kill, child, got == SIGTERM ? stop_signal : got, 0, 0);
-    if (stopping && !child && (stops || was_running)) {
+    if (stopping && !child && beside < 0 && (stops || was_running)) {
       flushing_since = now();
       call(__NR_kill, -1, SIGTERM, 0, 0);
       call(__NR_kill, -1, SIGCONT, 0, 0);

@@ -18,14 +18,22 @@ struct credentials {
   u32 group;
 };
 
+/* Root of the sandbox could take the listener, and pose as process 1. */
+static void hide_descriptors(void) { call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0); }
+
+long take_listener(int listener) {
+  hide_descriptors();
+  call(__NR_fcntl, listener, F_SETFD, FD_CLOEXEC, 0);
+  return listener;
+}
+
 long listen_for_service(const char *name) {
   struct sockaddr_un address;
   u64 n = length(name);
   memset(&address, 0, sizeof address);
   address.sun_family = FAMILY_UNIX;
   memcpy(address.sun_path + 1, name, n);
-  /* Root of the sandbox could take the listener, and pose as process 1. */
-  call(__NR_prctl, PR_SET_DUMPABLE, 0, 0, 0);
+  hide_descriptors();
   long listener = call(__NR_socket, FAMILY_UNIX, STREAM | O_CLOEXEC | NONBLOCK, 0, 0);
   if (listener < 0) return listener;
   long failed = call(__NR_bind, listener, &address, sizeof address.sun_family + 1 + n, 0);

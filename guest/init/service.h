@@ -19,6 +19,9 @@ void close_ways(struct ways *ways);
 /* Returns a socket that listens at `name`, or a negative errno. Before the first command, which could take the name. */
 long listen_for_service(const char *name);
 
+/* Returns it: another process has made the socket, which listens. */
+long take_listener(int listener);
+
 /* Whether the service is at the other end of the connection. */
 int is_service(int connection);
 

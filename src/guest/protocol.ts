@@ -157,6 +157,12 @@ export const BOOT = {
   patch: 13,
   /** The disk is a new copy of that of another sandbox: it gets the patches, and a machine id of its own. */
   copy: 14,
+  /** Layout `bootHandoff`, then the path of a program of the image that becomes process 1, or `auto`. */
+  handoff: 15,
+  /** An argument of that program, after its name. */
+  handoffArgument: 16,
+  /** A variable of its environment: `NAME=value`. */
+  handoffVariable: 17,
 } as const;
 
 /** `bootMount.kind`. The source of `shared` is a virtiofs tag, that of `disk` the serial number of a disk. */
@@ -253,6 +259,8 @@ export const LAYOUT = {
   bootPatch: { operation: 'u8', flags: 'u8', mode: 'u32' },
   bootMount: { kind: 'u8', flags: 'u8' },
   bootNetwork: { mtu: 'u32' },
+  /** The signal that ends the program and the sandbox with it. 0: that of the program. */
+  bootHandoff: { stopSignal: 'u8' },
   /** Before a handover, which has no frame. */
   size: { bytes: 'u32' },
   /**

@@ -287,7 +287,6 @@ describeMicrovm('the microvm runtime', () => {
       ['network.interface', { network: { interface: { ipv4_address: '10.200.0.9' } } }],
       ['resources.vcpus', { resources: { vcpus: 10_000 } }],
       ['resources.memory_mib', { resources: { memory_mib: 5 } }],
-      ['init', { init: { cmd: 'auto' } }],
       ['mounts[0].quota_mib', { mounts: [full.mounts[0]] }],
     ];
     for (const [field, part] of refused) {

@@ -13,6 +13,7 @@ export const CAPABILITIES: readonly Capability[] = [
   'scripts',
   'patches',
   'patch_remove',
+  'init',
   'rlimits',
   'tmpfs',
   'tmpfs_flags',

@@ -1,5 +1,6 @@
 import { Field, Nullable, Words } from '../../http/schema.js';
 import { field } from '../field.js';
+import { checkEnvKey } from './env.js';
 import { HandoffInit } from '../init-schema.js';
 import { refuse } from '../refuse.js';
 
@@ -8,7 +9,9 @@ export const init = field({
   answer: null,
   default: null,
   check(value) {
-    if (value === null || value.cmd === 'auto' || value.cmd.startsWith('/')) return;
+    if (value === null) return;
+    for (const [index, [key = '']] of (value.env ?? []).entries()) checkEnvKey(key, `init.env[${index}]`);
+    if (value.cmd === 'auto' || value.cmd.startsWith('/')) return;
     refuse(
       'init.cmd',
       'init.cmd must be an absolute path in the guest, such as /sbin/init, or the word auto',

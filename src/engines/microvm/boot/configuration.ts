@@ -23,6 +23,8 @@ export interface BootConfiguration {
   environment: readonly string[];
   /** The arguments of process 1. */
   arguments: readonly string[];
+  /** A program of the image that becomes process 1, with ours beside it. Default: none. */
+  handoff?: BootHandoff | undefined;
   rlimits: readonly { resource: number; soft: bigint; hard: bigint }[];
   /** The file names of further modules, in the order of loading. */
   modules: readonly string[];
@@ -60,6 +62,16 @@ export interface BootMount {
   options: string;
 }
 
+export interface BootHandoff {
+  /** `auto`: where the kernel looks for it, or systemd. */
+  path: string;
+  arguments: readonly string[];
+  /** Each `NAME=value`. */
+  environment: readonly string[];
+  /** The signal that ends it in order. Null: that of the program. */
+  stopSignal: number | null;
+}
+
 /** Addresses of IPv4. */
 export interface BootNetwork {
   address: string;
@@ -87,6 +99,13 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
   add(BOOT.workdir, new RequestWriter().path(configuration.workdir));
   for (const variable of configuration.environment) add(BOOT.variable, text(variable));
   for (const argument of configuration.arguments) add(BOOT.argument, text(argument));
+  const { handoff } = configuration;
+  if (handoff) {
+    const signal = { stopSignal: handoff.stopSignal ?? 0 };
+    add(BOOT.handoff, new RequestWriter().fields(LAYOUT.bootHandoff, signal).text(handoff.path));
+    for (const argument of handoff.arguments) add(BOOT.handoffArgument, text(argument));
+    for (const variable of handoff.environment) add(BOOT.handoffVariable, text(variable));
+  }
   for (const limit of configuration.rlimits)
     add(BOOT.rlimit, new RequestWriter().fields(LAYOUT.limit, limit));
   add(BOOT.seed, new RequestWriter().bytes(randomBytes(SEED_BYTES)));

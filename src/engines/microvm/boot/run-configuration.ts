@@ -6,7 +6,7 @@ import { RLIMITS } from '../../../guest/command.js';
 import { DEFAULT_PATH, initArguments, signalNumber } from '../../../guest/programs.js';
 import type { RunMount, RunSpec } from '../../../spec/run-spec.js';
 import type { BootFiles } from './boot-files.js';
-import type { BootConfiguration, BootMount, BootNetwork, BootPatch } from './configuration.js';
+import type { BootConfiguration, BootHandoff, BootMount, BootNetwork, BootPatch } from './configuration.js';
 
 /** The part of the configuration of an image that its sandboxes get. */
 interface ImageDefaults {
@@ -36,13 +36,15 @@ export function runConfiguration(run: Run, surroundings: RunSurroundings): BootC
   const { image, modules, network, isCopy = false, files } = surroundings;
   const workdir = workdirOf(spec, image);
   const hostName = spec.hostname ?? run.sandboxId;
+  const environment = environmentOfSandbox(run, image, hostName);
   const mounts = spec.mounts.map(mountOf);
   const uses = (kind: BootMount['kind']) => mounts.some((mount) => mount.kind === kind);
   return {
     hostName,
     user: spec.user ?? (image.user || null),
     workdir,
-    environment: environmentOfSandbox(run, image, hostName),
+    environment: textsOf(environment),
+    handoff: handoffOf(spec, image, environment),
     arguments: initArguments({
       command: commandOf(spec, image),
       untilExit: spec.endsWithCommand ?? false,
@@ -77,7 +79,7 @@ function workdirOf({ workdir }: RunSpec, image: ImageDefaults): string {
 const DEFAULT_LIMITS: RunSpec['rlimits'] = [{ resource: 'nofile', soft: 1_048_576, hard: 1_048_576 }];
 
 /** The variables of the sandbox. A later one replaces one of the same name. */
-function environmentOfSandbox(run: Run, { env }: ImageDefaults, hostName: string): string[] {
+function environmentOfSandbox(run: Run, { env }: ImageDefaults, hostName: string): Map<string, string> {
   const variables = new Map([['PATH', DEFAULT_PATH]]);
   variables.set('HOSTNAME', hostName);
   for (const entry of env) {
@@ -87,7 +89,31 @@ function environmentOfSandbox(run: Run, { env }: ImageDefaults, hostName: string
   const hasScripts = Object.keys(run.spec.scripts).length > 0;
   if (hasScripts) variables.set('PATH', `${variables.get('PATH')}:${SCRIPTS_DIRECTORY}`);
   for (const { key, value } of environmentOf(run)) variables.set(key, value);
+  return variables;
+}
+
+function textsOf(variables: ReadonlyMap<string, string>): string[] {
   return [...variables].map(([key, value]) => `${key}=${value}`);
+}
+
+/**
+ * It has the variables of the sandbox, and its own above them. `container` keeps systemd and OpenRC from setting up the
+ * devices and file systems of a machine, which are there already.
+ */
+function handoffOf(
+  { init }: RunSpec,
+  { stopSignal }: ImageDefaults,
+  environment: ReadonlyMap<string, string>,
+): BootHandoff | undefined {
+  if (!init) return undefined;
+  const variables = new Map([['HOME', '/root'], ['container', 'sandkeep'], ...environment]);
+  for (const [key = '', value = ''] of init.env ?? []) variables.set(key, value);
+  return {
+    path: init.cmd,
+    arguments: init.args ?? [],
+    environment: textsOf(variables),
+    stopSignal: stopSignal === null ? null : signalNumber(stopSignal),
+  };
 }
 
 /** An image's own command is not launched: it is the default of an exec. */
