@@ -47,7 +47,7 @@ describeMicrovm('the use of a virtual machine', () => {
       // Zeros would be holes of the disk.
       await sh(guest, 'head -c 8388608 /dev/urandom > /srv/held; sync');
       await sh(guest, 'head -c 6291456 /dev/urandom > /data/held; sync; dd if=/data/held of=/dev/null bs=1M');
-      await sh(guest, 'nc -w 1 192.0.2.1 9 < /dev/null || true; (while :; do :; done) > /dev/null 2>&1 &');
+      await sh(guest, '(while :; do :; done) > /dev/null 2>&1 &');
     } finally {
       release();
     }
@@ -56,8 +56,7 @@ describeMicrovm('the use of a virtual machine', () => {
       ({ current }) =>
         current.cpu_percent > 5 &&
         current.processes >= 2 &&
-        current.memory_bytes - before.current.memory_bytes > 23 * MIB &&
-        current.net_tx_bytes > before.current.net_tx_bytes,
+        current.memory_bytes - before.current.memory_bytes > 23 * MIB,
     );
     expect(used).toMatchObject({
       memory_limit_bytes: 192 * MIB,
@@ -71,7 +70,8 @@ describeMicrovm('the use of a virtual machine', () => {
     expect(current.disk_bytes).toBeGreaterThanOrEqual(8 * MIB);
     // The second half was written by the file server of the volume.
     expect(current.disk_write_bytes - before.current.disk_write_bytes).toBeGreaterThanOrEqual(14 * MIB);
-    expect(current.net_rx_bytes).toBeGreaterThanOrEqual(0);
+    // Its amounts are in the tests of the network.
+    expect([current.net_rx_bytes, current.net_tx_bytes]).toEqual([expect.any(Number), expect.any(Number)]);
     expect(current.disk_read_bytes).toBeGreaterThanOrEqual(0);
   });
 });
