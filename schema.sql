@@ -47,19 +47,25 @@ create table api_keys (
   expiry_recorded boolean not null default false,
   refusals_recorded_at timestamp with time zone,
   member_id uuid,
+  of_org_id uuid,
+  of_token_id uuid,
   constraint api_keys_pkey PRIMARY KEY (org_id, id),
   constraint api_keys_hash_check CHECK ((octet_length(hash) = 32)),
   constraint api_keys_labels_check CHECK ((jsonb_typeof(labels) = 'object'::text)),
   constraint api_keys_narrowed CHECK (((labels = '{}'::jsonb) OR (scopes <@ '{sandboxes:read,sandboxes:write,sandboxes:exec}'::text[]))),
+  constraint api_keys_of_token CHECK ((((of_org_id IS NULL) = (of_token_id IS NULL)) AND ((of_token_id IS NULL) OR (member_id IS NOT NULL)))),
   constraint api_keys_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
   constraint api_keys_scopes_check CHECK ((cardinality(scopes) > 0)),
   constraint api_keys_token CHECK (((member_id IS NULL) OR ((expires_at IS NOT NULL) AND (labels = '{}'::jsonb) AND (cidrs = '{}'::text[]))))
 );
 CREATE INDEX api_keys_created ON public.api_keys USING btree (org_id, created_at, id);
+CREATE INDEX api_keys_ended_elsewhere ON public.api_keys USING btree (revoked_at) WHERE ((of_token_id IS NOT NULL) AND (revoked_at IS NOT NULL) AND (NOT expiry_recorded));
 CREATE INDEX api_keys_expiring ON public.api_keys USING btree (expires_at) WHERE ((NOT expiry_recorded) AND (revoked_at IS NULL));
 CREATE INDEX api_keys_of_member ON public.api_keys USING btree (org_id, member_id, created_at, id) WHERE (member_id IS NOT NULL);
+CREATE UNIQUE INDEX api_keys_of_token ON public.api_keys USING btree (of_token_id, member_id) WHERE (of_token_id IS NOT NULL);
 CREATE INDEX api_keys_prefix ON public.api_keys USING btree (prefix);
 CREATE TRIGGER api_keys_changed AFTER DELETE OR UPDATE OF prefix, hash, revoked_at, scopes, labels, cidrs, expires_at, name ON public.api_keys FOR EACH ROW EXECUTE FUNCTION announce_key();
+CREATE TRIGGER api_keys_revoked AFTER UPDATE OF revoked_at ON public.api_keys FOR EACH ROW WHEN (((new.revoked_at IS NOT NULL) AND (old.revoked_at IS NULL) AND (new.of_token_id IS NULL) AND (new.member_id IS NOT NULL))) EXECUTE FUNCTION end_tokens_elsewhere();
 create policy own_organization on api_keys using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);
 
 create table budget_days (
@@ -1479,6 +1485,19 @@ begin
     update api_keys set revoked_at = now()
     where org_id = old.org_id and member_id = old.id and revoked_at is null;
   end if;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.end_tokens_elsewhere()
+ RETURNS trigger
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'pg_catalog'
+AS $function$
+begin
+  update public.api_keys set revoked_at = new.revoked_at
+  where of_token_id = new.id and revoked_at is null;
   return null;
 end
 $function$;

@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events';
 import { makeAuthentication as authenticationOf, type Authentication } from './access/authenticate.js';
 import { acceptBodies } from './access/bodies.js';
+import { splitOrganization } from './access/organization-path.js';
 import { addRequestContexts } from './access/request-context.js';
 import { documentScope } from './access/required-scope.js';
 import { eventExamples } from './audit/examples.js';
@@ -31,6 +32,7 @@ import { PacedSteps } from './fairness/paced-steps.js';
 import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
 import { tokenExamples } from './keys/tokens/examples.js';
+import { keyInOrganization } from './keys/tokens/in-organization.js';
 import { tokenRoutes } from './keys/tokens/routes.js';
 import { clientNetworkOf } from './lib/cidr.js';
 import { mcpExamples } from './mcp/examples.js';
@@ -144,6 +146,7 @@ export async function buildApp(
   const app = makeServer(ctx.log, ctx.settings, {
     ...ctx,
     others,
+    split: splitOrganization,
     hasTurns,
     ownerOf: (request) => authentication?.ownerOf(request),
     observe(server) {
@@ -175,7 +178,7 @@ export async function buildApp(
   await app.register(async (api) => {
     readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
     if (onlyForwarded) refuseClients(api);
-    authentication = await makeAuthentication(api, ctx);
+    authentication = await makeAuthentication(api, ctx, (key, slug) => keyInOrganization(ctx, key, slug));
     api.addHook('onRequest', authentication.authenticate);
     addRequestContexts(api, ctx);
     acceptBodies(api);

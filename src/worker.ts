@@ -5,7 +5,7 @@ import { enforceWithClockCheck } from './audit/retention/enforce.js';
 import { deleteExpiredSessions } from './console/jobs.js';
 import type { WorkerContext } from './context.js';
 import { deleteExpiredKeys } from './idempotency/jobs.js';
-import { recordExpiredKeys } from './keys/jobs.js';
+import { recordEndedKeys } from './keys/jobs.js';
 import { deleteExpiredLinks } from './members/jobs.js';
 import { deleteUsedLogoutTokens } from './people/jobs.js';
 import { deleteExpiredChallenges } from './people/passkeys/jobs.js';
@@ -111,7 +111,7 @@ function startJobs(ctx: WorkerContext, onError: OnError): Loop[] {
     job(deleteExpiredTickets, FORGET_KEYS_EVERY_MS),
     job(deleteEndedPreviews, FORGET_KEYS_EVERY_MS),
     job(deleteOldTraces, FORGET_KEYS_EVERY_MS),
-    job(recordExpiredKeys, SWEEP_EVERY_MS),
+    job(recordEndedKeys, SWEEP_EVERY_MS),
     job(sweepDeliveries, SWEEP_DELIVERIES_EVERY_MS),
     job(createPartitionsAhead, EVENT_MONTHS_EVERY_MS),
     job(enforceWithClockCheck, EVENT_MONTHS_EVERY_MS),

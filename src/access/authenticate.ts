@@ -17,6 +17,8 @@ import type { SecretRow } from './key-queries.js';
 import { KeyUses, type RefusalReason } from './key-uses.js';
 import { ifStillOpen, MEMBER_TOKEN, MemberSessionCache, type MemberSessionRow } from './member-session.js';
 import { makeLimits, unitsOf } from './rate-limit.js';
+import { isSlugOf, OrganizationKeys, type FindInOrganization } from './organization-keys.js';
+import { organizationOf } from './organization-path.js';
 import { requireScope } from './required-scope.js';
 import { makeRevocationWatch } from './revocation-watch.js';
 import { checkTerminalOrigin } from './origin.js';
@@ -66,8 +68,13 @@ export interface Authentication {
   ownerOf(request: IncomingMessage): string | undefined;
 }
 
-export async function makeAuthentication(app: App, ctx: Context): Promise<Authentication> {
+export async function makeAuthentication(
+  app: App,
+  ctx: Context,
+  findInOrganization: FindInOrganization,
+): Promise<Authentication> {
   const keys = new KeyCache(ctx.pool, ctx.changes);
+  const organizationKeys = new OrganizationKeys(ctx.pool, ctx.changes, findInOrganization);
   const sessions = new SessionCache(ctx.pool, ctx.changes);
   const memberSessions = new MemberSessionCache(ctx.pool, ctx.changes);
   const tickets = new TicketKeys(ctx.pool);
@@ -88,6 +95,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     route.onSend = (_request, reply, _payload, done) => {
       if (reply.statusCode < 300) {
         keys.invalidate();
+        organizationKeys.invalidate();
         sessions.invalidate();
       }
       done();
@@ -106,6 +114,7 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
   app.addHook('onClose', async () => {
     revocations.close();
     keys.close();
+    organizationKeys.close();
     sessions.close();
     memberSessions.close();
     for (const written of [uses, sessionUses])
@@ -240,7 +249,50 @@ export async function makeAuthentication(app: App, ctx: Context): Promise<Authen
     void callBack(done, passLater(request, reply, presented));
   };
 
+  /** Undefined: the holder opens nothing of the organization of this slug. */
+  async function inOrganization(
+    holder: Holder,
+    slug: string,
+    request: FastifyRequest,
+    secret: string | undefined,
+  ): Promise<Holder | undefined> {
+    if (secret !== undefined) return organizationKeys.find(`${secret} ${slug}`, networkOf(request));
+    // A session and a ticket have their organization already.
+    return (await isSlugOf(ctx.pool, holder.org_id, slug)) ? holder : undefined;
+  }
+
+  /** The credential in the organization that the path names. */
+  function inNamedOrganization(
+    request: FastifyRequest,
+    slug: string,
+    { credential, ...presented }: Presented,
+  ): Presented {
+    const secret =
+      presented.token === undefined && request.ticketHash === null
+        ? secretOf(request.headers.authorization)
+        : undefined;
+    let isElsewhere = false;
+    async function find(): Promise<Holder | undefined> {
+      const holder = await credential.find();
+      // A refused credential learns nothing of organizations.
+      if (!holder || refusalOf(holder, ctx.now()) !== undefined) return holder;
+      const there = await inOrganization(holder, slug, request, secret);
+      isElsewhere = !there;
+      return there;
+    }
+    const refusal = () => (isElsewhere ? new ApiError('org_not_found') : credential.refusal());
+    return { ...presented, credential: { find, refusal } };
+  }
+
   function present(request: FastifyRequest): Presented | Promise<Presented> {
+    const slug = organizationOf(request.raw);
+    const presented = presentFor(request);
+    if (slug === undefined) return presented;
+    if ('credential' in presented) return inNamedOrganization(request, slug, presented);
+    return presented.then((known) => inNamedOrganization(request, slug, known));
+  }
+
+  function presentFor(request: FastifyRequest): Presented | Promise<Presented> {
     const { authorization } = request.headers;
     const at = ctx.now();
     const ticket = ticketHashOf(request);

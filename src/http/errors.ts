@@ -154,7 +154,8 @@ export const CATALOGUE = {
   org_not_found: {
     status: 404,
     message: 'the organization does not exist',
-    remedy: 'Ask the operator: the organization of this key is gone.',
+    remedy:
+      'Compare the slug in the path: the credential opens no organization with it. Without one in the path, ask the operator: the organization of this key is gone.',
   },
   sandbox_not_found: {
     status: 404,

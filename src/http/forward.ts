@@ -10,6 +10,7 @@ import { isIP } from 'node:net';
 import { pipeline } from 'node:stream/promises';
 import type { ConnectionOptions, SecureContext } from 'node:tls';
 import { CidrSet } from '../lib/cidr.js';
+import { prefixOf } from './path-prefix.js';
 import { continueBody } from './expect.js';
 import { upgradeOf, type Upgrade } from './upgrade.js';
 import { whenOver } from './when-over.js';
@@ -85,7 +86,7 @@ function send(raw: IncomingMessage, { url, headers, trust }: Destination): Clien
     timeout: CONNECT_MS,
     ...verificationOf(target, trust),
     method: raw.method,
-    path: raw.url,
+    path: prefixOf(raw) + raw.url,
     headers: { ...endToEnd(raw), ...framing, ...headers },
   });
   upstream.on('timeout', () => upstream.destroy(new Error('the other process is silent')));

@@ -1,6 +1,7 @@
 import { createHmac, createSecretKey, hash, hkdfSync, timingSafeEqual, type KeyObject } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { ApiError } from './errors.js';
+import { prefixOf } from './path-prefix.js';
 import type { App } from './route.js';
 
 declare module 'fastify' {
@@ -58,17 +59,13 @@ export class ForwardSeal {
     return client;
   }
 
-  private sign(
-    { method, url, headers }: IncomingMessage,
-    at: number,
-    client: string,
-    target: string,
-  ): Buffer {
+  private sign(request: IncomingMessage, at: number, client: string, target: string): Buffer {
+    const { method, url, headers } = request;
     // Browsers send their credentials in the list of subprotocols.
     const credentials = [headers.authorization, headers['sec-websocket-protocol'], headers.cookie].map(
       (text) => hash('sha256', text ?? '', 'hex'),
     );
-    const text = JSON.stringify([method, url, at, client, target, ...credentials]);
+    const text = JSON.stringify([method, prefixOf(request) + url, at, client, target, ...credentials]);
     return createHmac('sha256', this.key).update(text).digest();
   }
 }

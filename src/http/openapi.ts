@@ -22,6 +22,10 @@ are always refused with \`invalid_request\`. With the header \`Prefer: handling=
 **Scopes.** Each operation names the scope that a key needs for it in \`x-required-scope\`. An operation without a scope accepts
 every key. \`write\` includes \`read\` of the same kind; \`org:admin\` includes every scope.
 
+**Organizations.** Every path below \`/v1\` is also below \`/v1/orgs/{slug}\`: \`/v1/orgs/{slug}/sandboxes\` is \`/v1/sandboxes\` of the
+organization with this slug, and \`/v1/orgs/{slug}\` is \`/v1/me/org\`. A personal token opens each organization of its person so, every other
+credential its own one. Other slugs are answered with 404 \`org_not_found\`.
+
 **Lists.** \`next_cursor\` is null on the last page. An unknown filter is refused.`;
 
 /** Collects the OpenAPI document from the routes that are registered after it, and serves it. */
@@ -61,7 +65,12 @@ export async function registerOpenapi(app: App, examples: Examples): Promise<voi
       ],
       components: {
         securitySchemes: {
-          api_key: { type: 'http', scheme: 'bearer', description: 'API key of an organization (`skp_…`).' },
+          api_key: {
+            type: 'http',
+            scheme: 'bearer',
+            description:
+              'API key of an organization (`skp_…`), or the personal token of a member (`msb_pat_…`).',
+          },
         },
       },
       security: [{ api_key: [] }],

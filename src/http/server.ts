@@ -27,6 +27,7 @@ import { afterLastWord } from './last-word.js';
 import { ApiError, type ErrorName } from './errors.js';
 import { acceptExpectations, holdsBody, isUnmet } from './expect.js';
 import type { OtherMethods } from './other-methods.js';
+import { removePrefix, type SplitPath } from './path-prefix.js';
 import { RefusalDelays } from './refusal-delays.js';
 import type { App } from './route.js';
 import { closeOthers } from './listen.js';
@@ -94,13 +95,28 @@ export interface ServerParts {
   /** Whether requests begin in turns. Default: true. */
   hasTurns?: boolean;
   unread?: UnreadLimits;
+  /** Takes a part of the path away before a route is looked for. Undefined: the path has no such part. */
+  split?: (url: string) => SplitPath | undefined;
 }
 
 export function makeServer(
   log: FastifyBaseLogger,
   { bodyTimeoutMs, connections: limits, trustedProxies, hstsDays, basePath, refusalGapMs }: ServerSettings,
-  { observe, certificate, draining, ownerOf, others, hasTurns = true, unread = UNREAD }: ServerParts = {},
+  {
+    observe,
+    certificate,
+    draining,
+    ownerOf,
+    others,
+    hasTurns = true,
+    unread = UNREAD,
+    split = whole,
+  }: ServerParts = {},
 ): App {
+  const routedPath = (target: string) => {
+    const url = withoutBase(target, basePath);
+    return split(url)?.url ?? url;
+  };
   const headersTimeout = Math.min(HEADERS_TIMEOUT_MS, bodyTimeoutMs);
   const app = Fastify({
     loggerInstance: log,
@@ -121,15 +137,14 @@ export function makeServer(
     // Requests that arrive on open connections while we stop are still answered; then the connections close.
     return503OnClosing: false,
     forceCloseConnections: 'idle',
-    ...(basePath === undefined
-      ? {}
-      : { rewriteUrl: (request: IncomingMessage) => withoutBase(request.url ?? '/', basePath) }),
+    rewriteUrl: (request: IncomingMessage) =>
+      removePrefix(request, withoutBase(request.url ?? '/', basePath), split),
     routerOptions: { maxParamLength: 16_384 },
     frameworkErrors: (error, request, reply) => {
       void reply.headers(SECURITY_HEADERS).header('x-request-id', request.id);
       answerWith(toApiError(error, request), request, reply);
     },
-    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, others, basePath),
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, others, routedPath),
   }).withTypeProvider<TypeBoxTypeProvider>();
 
   const closeHandshakes = certificate && expectTls(app.server, certificate, answerPlainHttp);
@@ -284,7 +299,12 @@ function tooMany(limit: number): ApiError {
 }
 
 /** A proxy may have removed the base path. */
-function withoutBase(url: string, basePath: string): string {
+function whole(): undefined {
+  return undefined;
+}
+
+function withoutBase(url: string, basePath = ''): string {
+  if (basePath === '') return url;
   const rest = url.slice(basePath.length);
   if (!url.startsWith(basePath) || !/^([/?]|$)/.test(rest)) return url;
   return rest.startsWith('/') ? rest : `/${rest}`;
@@ -382,7 +402,7 @@ function answerBrokenRequest(
   error: NodeJS.ErrnoException & { rawPacket?: unknown },
   socket: Socket,
   others?: OtherMethods,
-  basePath = '',
+  routedPath = (url: string) => url,
 ): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
@@ -393,7 +413,7 @@ function answerBrokenRequest(
       ? new ApiError('headers_too_large')
       : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
         ? new ApiError('request_timeout')
-        : (error.code === 'HPE_INVALID_METHOD' && refusalOfMethod(error.rawPacket, others, basePath)) ||
+        : (error.code === 'HPE_INVALID_METHOD' && refusalOfMethod(error.rawPacket, others, routedPath)) ||
           new ApiError('invalid_request', 'this is not an HTTP/1.1 request');
   endWith(socket, refusal);
 }
@@ -407,12 +427,12 @@ const REQUEST_LINE = /^([!#$%&'*+.^_`|~\w-]+) (\S+) HTTP\/1\.[01]\r?\n/;
 function refusalOfMethod(
   packet: unknown,
   others: OtherMethods | undefined,
-  basePath: string,
+  routedPath: (url: string) => string,
 ): ApiError | undefined {
   const [, method = '', target = ''] =
     REQUEST_LINE.exec(Buffer.isBuffer(packet) ? packet.toString('latin1', 0, MAX_REQUEST_LINE) : '') ?? [];
   if (method === '' || METHODS.includes(method)) return undefined;
-  return others?.refusalOf({ method, url: withoutBase(target, basePath) });
+  return others?.refusalOf({ method, url: routedPath(target) });
 }
 
 function answerPlainHttp(socket: Socket): void {

@@ -22,12 +22,14 @@ export interface KeyRequest {
   at: Instant;
   /** The member of a personal token. */
   memberId?: string;
+  /** The token of another organization that stands behind this one. */
+  of?: { orgId: string; id: string };
 }
 
 /** Creates a key in the transaction of the caller. The requested access has been checked. */
 export async function addKey(
   tx: EventSql,
-  { orgId, name, access, actor, at, memberId }: KeyRequest,
+  { orgId, name, access, actor, at, memberId, of }: KeyRequest,
 ): Promise<{ row: ShownKeyRow; key: string }> {
   const id = newId();
   const key = makeKey(memberId === undefined ? 'key' : 'token');
@@ -41,6 +43,8 @@ export async function addKey(
     created_at: at,
     created_by: actor,
     member_id: memberId ?? null,
+    of_org_id: of?.orgId ?? null,
+    of_token_id: of?.id ?? null,
   });
   await recordEvent(tx, {
     orgId,

@@ -3,12 +3,16 @@ import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
 import { inTransaction } from '../db/transaction.js';
 import { shortInstant } from '../lib/instant.js';
-import { claimExpired, deleteEndedSecrets } from './queries.js';
+import { claimEndedElsewhere, claimExpired, deleteEndedSecrets } from './queries.js';
+import { recordRevocation } from './revoke.js';
 
 const BATCH = 100;
 
-/** Records the expiry of keys, which are refused without that record too. Deletes replaced secrets that have ended. */
-export async function recordExpiredKeys(ctx: Context, signal: AbortSignal): Promise<void> {
+/**
+ * Records the ends of keys, which are refused without that record too: expiries, and tokens that ended in another
+ * organization. Deletes replaced secrets that have ended.
+ */
+export async function recordEndedKeys(ctx: Context, signal: AbortSignal): Promise<void> {
   let count: number;
   do {
     count = await inTransaction(ctx.pool, async (tx) => {
@@ -19,6 +23,13 @@ export async function recordExpiredKeys(ctx: Context, signal: AbortSignal): Prom
         await recordEvent(tx, { orgId, type: 'api_key_expired', actor: KEYS, resourceId: id, at, payload });
       }
       return expired.length;
+    });
+  } while (count === BATCH && !signal.aborted);
+  do {
+    count = await inTransaction(ctx.pool, async (tx) => {
+      const ended = await claimEndedElsewhere(tx, BATCH);
+      for (const key of ended) await recordRevocation(tx, key, KEYS, ctx.now());
+      return ended.length;
     });
   } while (count === BATCH && !signal.aborted);
   await deleteEndedSecrets(ctx.pool, ctx.now());

@@ -21,14 +21,16 @@ export interface NewKeyRow {
   created_at: Instant;
   created_by: EventActor;
   member_id: string | null;
+  of_org_id: string | null;
+  of_token_id: string | null;
 }
 
 export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
   const { scopes, labels, cidrs, expiresAt } = key.access;
   const { rows } = await sql.query<Row>(
     `insert into api_keys (org_id, id, name, prefix, hash, scopes, labels, cidrs, expires_at, created_at, created_by,
-       member_id)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+       member_id, of_org_id, of_token_id)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
      returning ${KEY_COLUMNS}`,
     [
       key.org_id,
@@ -43,6 +45,8 @@ export async function insertKey(sql: Sql, key: NewKeyRow): Promise<KeyRow> {
       key.created_at,
       JSON.stringify(key.created_by),
       key.member_id,
+      key.of_org_id,
+      key.of_token_id,
     ],
   );
   return rows[0]!;
@@ -122,7 +126,11 @@ export async function lockKey(sql: Sql, orgId: string, id: string): Promise<KeyR
 
 /** From its commit on, no secret of the key works. */
 export async function setRevoked(sql: Sql, orgId: string, id: string, at: Instant): Promise<void> {
-  await sql.query('update api_keys set revoked_at = $3 where org_id = $1 and id = $2', [orgId, id, at]);
+  // The event of this revocation is written with it: see claimEndedElsewhere.
+  await sql.query(
+    'update api_keys set revoked_at = $3, expiry_recorded = true where org_id = $1 and id = $2',
+    [orgId, id, at],
+  );
   await deleteReplacedSecrets(sql, orgId, id);
 }
 
@@ -186,6 +194,28 @@ export async function claimExpired(
      where k.org_id = due.org_id and k.id = due.id
      returning k.org_id, k.id, k.name, k.prefix, k.expires_at`,
     [at, limit],
+  );
+  return rows;
+}
+
+/**
+ * Marks the end of rows as recorded that ended with the token behind them, or with their member; of `limit` at most.
+ * Returns these.
+ */
+export async function claimEndedElsewhere(sql: Sql, limit: number): Promise<KeyRow[]> {
+  const { rows } = await sql.query<Row>(
+    `with due as materialized (
+       select org_id, id from api_keys
+       where of_token_id is not null and revoked_at is not null and not expiry_recorded
+       order by revoked_at
+       limit $1
+       for update skip locked
+     )
+     update api_keys k set expiry_recorded = true
+     from due
+     where k.org_id = due.org_id and k.id = due.id
+     returning ${K_COLUMNS}`,
+    [limit],
   );
   return rows;
 }

@@ -16,6 +16,16 @@ export async function revokeLocked(
 ): Promise<Instant> {
   if (key.revoked_at !== null) return key.revoked_at;
   await setRevoked(tx, key.org_id, key.id, at);
+  await recordRevocation(tx, key, actor, at);
+  return at;
+}
+
+export async function recordRevocation(
+  tx: EventSql,
+  key: KeyRow,
+  actor: EventActor,
+  at: Instant,
+): Promise<void> {
   await recordEvent(tx, {
     orgId: key.org_id,
     type: 'api_key_revoked',
@@ -24,7 +34,6 @@ export async function revokeLocked(
     at,
     payload: { api_key_id: key.id, name: key.name, prefix: key.prefix, ...memberFact(key) },
   });
-  return at;
 }
 
 /** The same for the operator, who names a key by its id alone; undefined when there is none. */

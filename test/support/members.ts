@@ -101,3 +101,20 @@ export async function statusOrCut(answer: Promise<{ status: number }>): Promise<
     },
   );
 }
+
+/** Makes the members, each of one organization, the same account of a provider. */
+export async function linkPerson(
+  { ctx }: Pick<TestService, 'ctx'>,
+  members: readonly Pick<MemberRow, 'id'>[],
+): Promise<string> {
+  const { rows } = await ctx.pool.query<{ id: string }>(
+    `insert into people (id, issuer, subject, created_at, signed_in_at)
+     values (gen_random_uuid(), 'https://provider.example.com', gen_random_uuid()::text, now(), now())
+     returning id`,
+  );
+  await ctx.pool.query('update org_members set person_id = $1 where id = any ($2::uuid[])', [
+    rows[0]!.id,
+    members.map(({ id }) => id),
+  ]);
+  return rows[0]!.id;
+}

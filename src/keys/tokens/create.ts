@@ -1,6 +1,7 @@
 import { accessOfMember, memberActor } from '../../access/holder.js';
 import type { MemberSessionRow } from '../../access/member-session.js';
 import { covers, type Scope } from '../../access/scopes.js';
+import type { Sql } from '../../db/pool.js';
 import type { Transaction } from '../../db/transaction.js';
 import { ApiError } from '../../http/errors.js';
 import { addMillis, type Instant } from '../../lib/instant.js';
@@ -46,11 +47,7 @@ export async function createToken(
       scopes: [...held],
     });
   }
-  if ((await countTokens(tx, orgId, memberId, at)) >= MOST_TOKENS) {
-    throw new ApiError('quota_exceeded', `a member has at most ${MOST_TOKENS} personal tokens: revoke one`, {
-      limit: MOST_TOKENS,
-    });
-  }
+  await checkTokenCount(tx, orgId, memberId, at);
   const { row, key } = await addKey(tx, {
     orgId,
     name,
@@ -66,6 +63,14 @@ export async function createToken(
     memberId,
   });
   return { token: { ...row, member_id: memberId, email }, secret: key };
+}
+
+/** Throws ApiError when the member has as many tokens as it may. */
+export async function checkTokenCount(sql: Sql, orgId: string, memberId: string, at: Instant): Promise<void> {
+  if ((await countTokens(sql, orgId, memberId, at)) < MOST_TOKENS) return;
+  throw new ApiError('quota_exceeded', `a member has at most ${MOST_TOKENS} personal tokens: revoke one`, {
+    limit: MOST_TOKENS,
+  });
 }
 
 function checkName(name: string): void {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { commonScopes } from '../../../src/access/personal-token.js';
 import { covers, SCOPES, type Scope } from '../../../src/access/scopes.js';
 import { operator } from '../../../src/audit/events/actor.js';
-import { recordExpiredKeys } from '../../../src/keys/jobs.js';
+import { recordEndedKeys } from '../../../src/keys/jobs.js';
 import { MOST_TOKENS } from '../../../src/keys/tokens/create.js';
 import { changeMember } from '../../../src/members/change.js';
 import type { MemberRow } from '../../../src/members/queries.js';
@@ -212,7 +212,7 @@ describe('a personal token', () => {
   test('has its expiry in the audit trail', async () => {
     const { id } = await newToken(service, client.org.id, member);
     await service.ctx.pool.query('update api_keys set expires_at = now() where id = $1', [id]);
-    await recordExpiredKeys(service.ctx, new AbortController().signal);
+    await recordEndedKeys(service.ctx, new AbortController().signal);
     const { body } = await client.get('/v1/events', { event_type: 'api_key_expired' });
     expect(body.data).toMatchObject([{ payload: { api_key_id: id } }]);
   });
