@@ -7,6 +7,7 @@ import { openForCommand } from '../db/open.js';
 import { openPool, type Address } from '../db/pool.js';
 import type { Installation } from '../engines/plan.js';
 import { readInstallation } from '../engines/queries.js';
+import { countPasskeys } from '../people/passkeys/queries.js';
 import { sealingKeys } from '../secrets/queries.js';
 import type { CommonOptions } from './command.js';
 
@@ -14,6 +15,8 @@ export interface StoredInstallation extends Installation {
   instanceId: string;
   /** Ids of the keys that seal secrets, and of the keys that sign the event log. */
   keys: { secrets: string[]; events: string[] };
+  /** The passkeys of members. */
+  passkeys: number;
 }
 
 /** Undefined without a database that runs and has an installation. Does not start the embedded database. */
@@ -27,6 +30,7 @@ export async function readStored(options: CommonOptions): Promise<StoredInstalla
       ...(await readInstallation(pool)),
       instanceId: (await readInstance(pool)).id,
       keys: { secrets: await sealingKeys(pool), events: await registeredKeyIds(pool) },
+      passkeys: await countPasskeys(pool),
     };
   } finally {
     await pool.end();

@@ -15,6 +15,7 @@ import { readStored, type StoredInstallation } from './doctor-installation.js';
 import { inspectKeys, type KeyOptions } from './doctor-keys.js';
 import { checkDescriptors, checkNode, checkSystem } from './doctor-machine.js';
 import { hostSystem, type HostSystem } from '../engine/host-system.js';
+import { inspectPasskeys } from './doctor-passkeys.js';
 import { inspectPreviews } from './doctor-previews.js';
 import { inspectProvider } from './doctor-provider.js';
 import { inspectTls } from './doctor-tls.js';
@@ -58,6 +59,7 @@ export function doctorCommand(): Command {
         ...inspectTls(options),
         ...inspectPreviews(options),
         ...(await inspectProvider(options)),
+        inspectPasskeys(options, stored),
       ];
       print(options, findings, findingsText(findings));
       if (findings.some(({ state }) => state === 'broken')) process.exitCode = 1;

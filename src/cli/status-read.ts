@@ -20,6 +20,7 @@ import {
 import { admittedMillis } from '../runs/run-id.js';
 import { readInstallation } from '../engines/queries.js';
 import { countWaiting, countWaitReasons, readWaitWords } from '../sandboxes/placement/wait-queries.js';
+import { countPasskeys } from '../people/passkeys/queries.js';
 import { sealingKeys } from '../secrets/queries.js';
 import { listWorkers, type WorkerRow } from '../workers/queries.js';
 import type { StoredInstallation } from './doctor-installation.js';
@@ -79,7 +80,8 @@ export async function readState(
     };
     const keys = { secrets: await sealingKeys(tx), events: await registeredKeyIds(tx) };
     const { id: instanceId } = await readInstance(tx);
-    return { state, stored: { ...(await readInstallation(tx)), instanceId, keys } };
+    const passkeys = await countPasskeys(tx);
+    return { state, stored: { ...(await readInstallation(tx)), instanceId, keys, passkeys } };
   });
 }
 

@@ -13,8 +13,15 @@ import { presentPasskey } from '../people/passkeys/present.js';
 import { getPasskeys, hasAccount } from '../people/passkeys/queries.js';
 import { beginRegistration, registerPasskey } from '../people/passkeys/register.js';
 import { reasonAgainst, relyingPartyOf } from '../people/passkeys/relying-party.js';
+import { renameOwnPasskey } from '../people/passkeys/rename.js';
 import { removeOwnPasskey } from '../people/passkeys/remove.js';
-import { CreationOptions, PasskeyList, PasskeyResponse, RegisterRequest } from '../people/passkeys/schema.js';
+import {
+  CreationOptions,
+  PasskeyList,
+  PasskeyResponse,
+  RegisterRequest,
+  RenameRequest,
+} from '../people/passkeys/schema.js';
 import { MEMBER_SESSION_MS } from './open-member-session.js';
 import { PASSKEY_BODY_LIMIT } from './passkey-sign-in-routes.js';
 import { SESSION_URL } from './session-routes.js';
@@ -84,6 +91,22 @@ export function passkeyRoutes(
     },
   );
 
+  app.patch(
+    `${PASSKEYS_URL}/:passkey_id`,
+    { schema: { hide: true, scope: 'any', params, body: RenameRequest, response: { 200: PasskeyResponse } } },
+    async (request) => {
+      // A name opens nothing, so the sign-in may be old.
+      const member = sessionMember(request);
+      const renamed = await renameOwnPasskey(
+        changing(request),
+        member,
+        request.params.passkey_id,
+        request.body.name,
+      );
+      return presentPasskey(renamed, renamed.is_current);
+    },
+  );
+
   app.delete(
     `${PASSKEYS_URL}/:passkey_id`,
     { schema: { hide: true, scope: 'any', params, response: { 204: Type.Null() } } },
@@ -98,12 +121,16 @@ export function passkeyRoutes(
 
 /** Throws ApiError for the session of a key, and for one that has been open for long. */
 function recentMember(request: FastifyRequest, at: Instant): MemberSessionRow {
-  const { member } = callerOf(request);
-  if (!member || !request.session) {
-    throw new ApiError('passkeys_unavailable', 'Only members have passkeys, in a session of the console.');
-  }
+  const member = sessionMember(request);
   // Switches of the organization keep the end of the sign-in.
   const opened = addMillis(member.session_expires_at, -MEMBER_SESSION_MS);
   if (addMillis(opened, RECENT_MS) <= at) throw new ApiError('recent_sign_in_required');
   return member;
+}
+
+/** Throws ApiError for a key. */
+function sessionMember(request: FastifyRequest): MemberSessionRow {
+  const { member } = callerOf(request);
+  if (member && request.session) return member;
+  throw new ApiError('passkeys_unavailable', 'Only members have passkeys, in a session of the console.');
 }

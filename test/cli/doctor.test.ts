@@ -65,6 +65,11 @@ describe('doctor', () => {
       },
       'data disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
       'volumes disk': { state: 'ok', found: expect.stringMatching(/^[\d,]+ MiB free in .+ in reserve$/) },
+      passkeys: {
+        state: 'ok',
+        found:
+          'members sign in with them at http://localhost alone; --public-url is for browsers elsewhere; 0 passkeys in the database',
+      },
     });
     const words = await onService(['doctor', ...where, ...NO_DOCKER]);
     expect(words.code).toBe(0);
@@ -81,6 +86,7 @@ describe('doctor', () => {
       '– docker',
       '✓ data disk',
       '✓ volumes disk',
+      '✓ passkeys',
     ]);
     const failing = rows.flatMap((row, index) => (/^[–✗]/.test(row) ? [rows[index + 1]] : []));
     expect(failing.length).toBeGreaterThan(1);

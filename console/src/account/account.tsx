@@ -1,3 +1,4 @@
+import { useState } from 'preact/hooks';
 import { attempt } from '../lib/attempt';
 import { ownPasskeys, removePasskey, type Passkey } from '../lib/passkeys';
 import { resumeSession } from '../lib/sign-in';
@@ -11,10 +12,12 @@ import { Table, type Column } from '../parts/table';
 import { Time } from '../parts/time';
 import './account.css';
 import { AddPasskey } from './add-passkey';
+import { RenamePasskey } from './rename-passkey';
 
 /** The person of the session, and its passkeys. */
 export function Account() {
   const list = useResource('passkeys', ownPasskeys);
+  const [renamed, setRenamed] = useState<Passkey>();
   const remove = async ({ id, name, is_current }: Passkey) => {
     const isConfirmed = await confirm({
       title: 'Remove this passkey?',
@@ -47,14 +50,23 @@ export function Account() {
     {
       title: 'Actions',
       cell: (passkey) => (
-        <button
-          type="button"
-          class="danger"
-          aria-label={`Remove the passkey ${passkey.name}`}
-          onClick={() => void remove(passkey)}
-        >
-          Remove
-        </button>
+        <span class="actions">
+          <button
+            type="button"
+            aria-label={`Rename the passkey ${passkey.name}`}
+            onClick={() => setRenamed(passkey)}
+          >
+            Rename
+          </button>
+          <button
+            type="button"
+            class="danger"
+            aria-label={`Remove the passkey ${passkey.name}`}
+            onClick={() => void remove(passkey)}
+          >
+            Remove
+          </button>
+        </span>
       ),
     },
   ];
@@ -85,6 +97,16 @@ export function Account() {
             </>
           )}
         </Loaded>
+        {renamed !== undefined && (
+          <RenamePasskey
+            of={renamed}
+            close={() => setRenamed(undefined)}
+            renamed={() => {
+              setRenamed(undefined);
+              list.reload();
+            }}
+          />
+        )}
       </section>
     </Page>
   );

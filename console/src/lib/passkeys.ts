@@ -42,6 +42,14 @@ export async function addPasskey(name: string): Promise<void> {
   });
 }
 
+export async function renamePasskey(id: string, name: string): Promise<void> {
+  await request(`${OWN}/${id}`, {
+    method: 'PATCH',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ name }),
+  });
+}
+
 export async function removePasskey(id: string): Promise<void> {
   await request(`${OWN}/${id}`, { method: 'DELETE' });
 }

@@ -52,6 +52,10 @@ export const MEMBER_EVENTS = {
     expires_at: DateTime,
   }),
   member_passkey_added: event('member', ['user'], 'A member added a passkey.', passkey),
+  member_passkey_renamed: event('member', ['user'], 'A member gave a passkey another name.', {
+    ...passkey,
+    previous_name: text,
+  }),
   member_passkey_removed: event(
     'member',
     ['user', 'system'],

@@ -107,6 +107,7 @@ export const OCSF_MAPPINGS: Record<EventType, OcsfMapping> = {
   member_account_unlinked: entity('Account Unlink', MEDIUM),
   member_link_created: entity('Link Creation', MEDIUM),
   member_passkey_added: entity('Passkey Creation', MEDIUM),
+  member_passkey_renamed: entity('Passkey Rename'),
   member_passkey_removed: entity('Passkey Removal', MEDIUM),
   member_session_opened: login(1),
   member_session_ended: login(2),

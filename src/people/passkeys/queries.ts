@@ -90,6 +90,16 @@ export async function deletePasskeys(
   return rows;
 }
 
+export async function renamePasskey(sql: Sql, orgId: string, id: string, name: string): Promise<void> {
+  await sql.query('update member_passkeys set name = $3 where org_id = $1 and id = $2', [orgId, id, name]);
+}
+
+/** The passkeys of every organization. */
+export async function countPasskeys(sql: Sql): Promise<number> {
+  const { rows } = await sql.query<{ count: number }>('select count(*)::int as count from member_passkeys');
+  return rows[0]!.count;
+}
+
 export interface Signer {
   org_id: string;
   id: string;

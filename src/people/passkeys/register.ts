@@ -8,14 +8,14 @@ import { violatedConstraint, type Sql } from '../../db/pool.js';
 import { inTransaction, type Transaction } from '../../db/transaction.js';
 import { ApiError } from '../../http/errors.js';
 import type { Instant } from '../../lib/instant.js';
-import { findUnstorable } from '../../lib/storable-text.js';
 import { newId } from '../../lib/uuid.js';
 import { memberFacts } from '../../members/facts.js';
 import { getOrg } from '../../orgs/queries.js';
 import { CHALLENGE_MS, makeChallenge } from './challenge.js';
 import { takeChallenge } from './challenge-queries.js';
+import { checkPasskeyName } from './name.js';
 import { getPasskeys, hasAccount, insertPasskey, lockPasskeys, type PasskeyRow } from './queries.js';
-import { LONGEST_PASSKEY_NAME, type CreationOptions, type RegisterRequest } from './schema.js';
+import type { CreationOptions, RegisterRequest } from './schema.js';
 import { userHandleOf } from './user-handle.js';
 import { ALGORITHMS, PasskeyRefused, verifyRegistration } from './verify.js';
 
@@ -71,11 +71,7 @@ export async function registerPasskey(
   answer: RegisterRequest,
   party: RelyingParty,
 ): Promise<PasskeyRow> {
-  const name = answer.name.trim();
-  if (name === '' || findUnstorable(name) !== undefined) {
-    const message = `the name of a passkey must have 1 to ${LONGEST_PASSKEY_NAME} printable characters`;
-    throw new ApiError('invalid_request', message, { field: 'name' });
-  }
+  const name = checkPasskeyName(answer.name);
   const challenge = await takeChallenge(unbound, member.session_hash, 'register', now());
   if (!challenge) {
     throw new ApiError('passkey_refused', 'the challenge is unknown, used or expired: begin again');

@@ -25,6 +25,11 @@ export const RegisterRequest = Type.Object(
 );
 export type RegisterRequest = Static<typeof RegisterRequest>;
 
+export const RenameRequest = Type.Object(
+  { name: Type.String({ minLength: 1, maxLength: LONGEST_PASSKEY_NAME }) },
+  { additionalProperties: false },
+);
+
 export const AssertRequest = Type.Object(
   {
     credential_id: CredentialId,

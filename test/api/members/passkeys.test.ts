@@ -53,6 +53,10 @@ async function remove(id: string, of = session): Promise<Answered> {
   return answeredBy(await of.fetch(`${PASSKEYS}/${id}`, { method: 'DELETE' }));
 }
 
+async function rename(id: string, name: string, of = session): Promise<Answered> {
+  return answeredBy(await of.fetch(`${PASSKEYS}/${id}`, { method: 'PATCH', body: JSON.stringify({ name }) }));
+}
+
 /** The session of an accepted sign-in. */
 function sessionOf({ status, body, cookies }: Answered, at = url): ConsoleSession {
   expect(status).toBe(201);
@@ -175,6 +179,22 @@ describe('a passkey', () => {
     expect(await list()).toHaveLength(MOST_PASSKEYS);
   });
 
+  test('gets another name from its member alone, with an event, and signs in as before', async () => {
+    await addPasskey(session, authenticator, { name: 'first' });
+    const [passkey] = await list();
+    expect(await rename(passkey!.id, ' old laptop ')).toMatchObject({
+      status: 200,
+      body: { name: 'old laptop' },
+    });
+    expect(await eventOf('member_passkey_renamed')).toMatchObject({
+      actor: { user_id: member.user_id },
+      payload: { passkey_id: passkey!.id, name: 'old laptop', previous_name: 'first' },
+    });
+    for (const name of ['', ' ', 'a\0', 'x'.repeat(101)])
+      expect((await rename(passkey!.id, name)).status).toBe(400);
+    expect((await signInWith(url, authenticator)).status).toBe(201);
+  });
+
   test('goes with its sessions, and stays while it is the only way in', async () => {
     await addPasskey(session, authenticator, { name: 'first' });
     const opened = sessionOf(await signInWith(url, authenticator));
@@ -239,6 +259,7 @@ describe('a passkey', () => {
       const other = sessionAt(url, await signInMember(its.first, org, person));
       expect(await list(other)).toEqual([]);
       expect(codeOf(await remove(passkey!.id, other))).toEqual([404, 'passkey_not_found']);
+      expect(codeOf(await rename(passkey!.id, 'mine', other))).toEqual([404, 'passkey_not_found']);
       const mine = new Authenticator(url);
       expect((await addPasskey(other, mine)).status).toBe(201);
       const { options, cookie } = await beginSignIn(url);
