@@ -66,7 +66,7 @@ export const SIGN_IN_OPTIONS = {
   },
   oidcGroupsClaim: {
     type: text('<name>', 'the name of a claim'),
-    description: 'claim with the groups of a person',
+    description: 'claim with the groups of a person; a path such as realm_access.roles leads into objects',
     default: 'groups',
   },
   oidcRoles: {

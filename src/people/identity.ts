@@ -40,7 +40,7 @@ export function readIdentity(
     );
   }
   for (const [name, value] of Object.entries(settings.required)) {
-    if (!valuesOf(claims[name]).includes(value))
+    if (!valuesOf(claimAt(claims, name)).includes(value))
       throw new SignInRefused('not_allowed', `the claim ${name} is not ${value}: see --oidc-require`);
   }
   const email = verifiedEmail(claims, settings);
@@ -57,7 +57,7 @@ export function readIdentity(
     sid: typeof sid === 'string' && sid.length <= LONGEST_SUBJECT && !hasControls(sid) ? sid : null,
     email,
     name: name === '' ? null : toStorable(name.slice(0, LONGEST_NAME)),
-    groups: new Set(valuesOf(claims[settings.groupsClaim])),
+    groups: groupsOf(claims, settings),
     idToken: idToken.length <= LONGEST_ID_TOKEN ? idToken : null,
   };
 }
@@ -83,7 +83,7 @@ export function isWhole(
 ): boolean {
   const needed = Object.keys(settings.required);
   if (settings.groupRules.length > 0) needed.push(settings.groupsClaim);
-  return hasAddress(token, settings) && needed.every((name) => token[name] !== undefined);
+  return hasAddress(token, settings) && needed.every((name) => claimAt(token, name) !== undefined);
 }
 
 /** An address, and whether it is verified. */
@@ -99,6 +99,38 @@ function verifiedEmail(claims: Record<string, unknown>, { trustEmail }: Provider
   const { email, email_verified: verified } = claims;
   if (typeof email !== 'string' || !isEmail(email)) return null;
   return verified === true || (verified === undefined && trustEmail) ? email : null;
+}
+
+/**
+ * A token cannot hold any number of groups. The provider then leaves all of them out, and names another place for them
+ * (OpenID Connect Core, section 5.6.2). Without this refusal the person would lose the memberships of its groups.
+ */
+function groupsOf(
+  claims: Record<string, unknown>,
+  { groupsClaim, groupRules }: ProviderSettings,
+): ReadonlySet<string> {
+  const groups = claimAt(claims, groupsClaim);
+  const elsewhere = claims['_claim_names'];
+  const isElsewhere =
+    typeof elsewhere === 'object' && elsewhere !== null && Object.hasOwn(elsewhere, groupsClaim);
+  if (groupRules.length > 0 && groups === undefined && isElsewhere) {
+    throw new SignInRefused(
+      'provider',
+      `the person has too many groups for the claim ${groupsClaim}: let the provider send only groups of --oidc-roles`,
+    );
+  }
+  return new Set(valuesOf(groups));
+}
+
+/** A claim by its name, else by a path into objects: Keycloak has its roles at `realm_access.roles`. */
+function claimAt(claims: Record<string, unknown>, name: string): unknown {
+  if (Object.hasOwn(claims, name)) return claims[name];
+  let value: unknown = claims;
+  for (const part of name.split('.')) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Record<string, unknown>)[part];
+  }
+  return value;
 }
 
 function domainOf(email: string): string {

@@ -33,7 +33,21 @@ function open(consoleUrl, secret) {
         token_endpoint_auth_method: 'client_secret_post',
       },
     ],
-    claims: { openid: ['sub', 'sid'], email: ['email', 'email_verified'], profile: ['name', 'groups'] },
+    claims: {
+      openid: ['sub', 'sid'],
+      email: ['email', 'email_verified'],
+      // The claims with which providers describe an account beyond the standard.
+      profile: [
+        'name',
+        'groups',
+        'hd',
+        'oid',
+        'tid',
+        'realm_access',
+        'preferred_username',
+        'federated_claims',
+      ],
+    },
     cookies: { keys: ['test'] },
     features: {
       devInteractions: { enabled: false },
@@ -41,7 +55,7 @@ function open(consoleUrl, secret) {
       rpInitiatedLogout: { enabled: true },
     },
     // The claims are in the answer of userinfo only, as by default.
-    conformIdTokenClaims: true,
+    conformIdTokenClaims: !process.argv.includes('claims-in-id-token'),
     pkce: { required: () => true },
     interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
     findAccount: (_context, id) => ({

@@ -48,9 +48,14 @@ export interface TestProvider {
   close(): Promise<void>;
 }
 
-/** A certified provider in a process of its own. */
-export async function startProvider(more: Partial<ProviderSettings> = {}): Promise<TestProvider> {
-  const child = fork(PROGRAM, [], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+/** A certified provider in a process of its own. `inIdToken`: claims are in the ID token, and not in userinfo alone. */
+export async function startProvider(
+  more: Partial<ProviderSettings> = {},
+  { inIdToken = false } = {},
+): Promise<TestProvider> {
+  const child = fork(PROGRAM, inIdToken ? ['claims-in-id-token'] : [], {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+  });
   let errors = '';
   child.stderr!.on('data', (chunk: Buffer) => (errors += chunk.toString()));
   const ended = once(child, 'exit').then(() => {
