@@ -49,6 +49,7 @@ const CONSOLE = [
   'GET /console/device/codes/:user_code',
   'GET /console/session',
   'GET /console/session/passkeys',
+  'PATCH /console/session/passkeys/:passkey_id',
   'GET /console/sign-in/options',
   'POST /console/device/authorization',
   'POST /console/device/codes/:user_code',
