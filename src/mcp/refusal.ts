@@ -11,6 +11,9 @@ const REMEDIES: Partial<Record<ErrorName, string>> = {
     'Call list_sandboxes for the names and ids. An ephemeral sandbox is removed when it ends: make a new one with create_sandbox.',
   snapshot_not_found: 'Call list_snapshots for the names and ids.',
   snapshot_already_exists: 'Choose another name, or remove the other snapshot with delete_snapshot.',
+  template_not_found:
+    'Call list_templates for the names, tags and ids. A template is made by build_template.',
+  fork_operation_not_found: 'The id is the `fork` of the result of fork_sandbox.',
   quota_exceeded:
     'Delete sandboxes that are no longer needed (list_sandboxes, delete_sandbox), or ask for less. Otherwise tell the user that the operator sets the quota.',
   name_already_exists: 'Choose another name, or leave the name out to get a free one.',

@@ -36,6 +36,17 @@ const CALLS: Record<string, { args: string[]; shows: string }> = {
   list_snapshots: { args: [], shows: '"name": "prepared"' },
   start_from_snapshot: { args: ['snapshot=prepared', 'name=copied'], shows: '"status": "running"' },
   delete_snapshot: { args: ['snapshot=prepared'], shows: '"message"' },
+  fork_sandbox: { args: ['sandbox=box', 'count=1'], shows: '"name": "box-1"' },
+  get_fork: { args: ['fork=01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55'], shows: 'fork_operation_not_found' },
+  build_template: {
+    args: ['tag=tools:1', 'from=template:none:1', 'commands=["true"]'],
+    shows: 'template_not_found',
+  },
+  list_templates: { args: [], shows: '"templates"' },
+  get_template: { args: ['template=none'], shows: 'template_not_found' },
+  read_template_log: { args: ['template=none'], shows: 'template_not_found' },
+  start_from_template: { args: ['template=none'], shows: 'template_not_found' },
+  delete_template: { args: ['template=none'], shows: 'template_not_found' },
   read_logs: { args: ['sandbox=box'], shows: 'the log is empty' },
   get_usage: { args: ['month=2026-01'], shows: '"total_cents"' },
 };

@@ -177,6 +177,58 @@ describeDocker('tools in real sandboxes', () => {
     });
   });
 
+  test('a template of commands is built once, and sandboxes start from it until it is deleted', async () => {
+    const agent = await connectStdio(inside.service.url, inside.client.key);
+    // Its snapshots stay until its sandboxes are gone.
+    const build = async (tag: string, commands: string[]) =>
+      agent.call('build_template', { tag, from: IMAGE, commands });
+    const made = await build('agent:1', ['echo prepared > /prepared', 'echo said']);
+    expect(made.value, made.text).toMatchObject({
+      template: 'agent:1',
+      status: 'succeeded',
+      steps_cached: 0,
+    });
+    expect(made.value.digest).toMatch(/^sha256:[0-9a-f]{64}$/);
+    expect((await agent.call('read_template_log', { template: 'agent:1' })).text).toMatch(
+      /said\n[^]*the build: succeeded/,
+    );
+    const again = await build('agent:2', ['echo prepared > /prepared', 'echo said']);
+    expect(again.value).toMatchObject({
+      steps_cached: 2,
+      snapshot: made.value.snapshot,
+      digest: made.value.digest,
+    });
+    const started = await agent.call('start_from_template', {
+      template: 'agent:2',
+      name: 'of-template',
+      memory_mib: 64,
+    });
+    expect(started.value, started.text).toMatchObject({ status: 'running' });
+    const { body } = await inside.client.get('/v1/sandboxes/by-name/of-template');
+    expect(body.disk_snapshot_id).toBe(made.value.snapshot);
+    const read = async (sandbox: string) =>
+      (await agent.call('read_file', { sandbox, path: '/prepared' })).text;
+    expect(await read('of-template')).toBe('prepared\n');
+    const forked = await agent.call('fork_sandbox', { sandbox: 'of-template', count: 2 });
+    expect(forked.value).toMatchObject({ status: 'succeeded' });
+    for (const { id } of forked.value.sandboxes) {
+      await until(
+        async () => (await agent.call('get_sandbox', { sandbox: id })).value.status,
+        (status) => status === 'running',
+        60_000,
+      );
+      expect(await read(id)).toBe('prepared\n');
+    }
+    const failed = await build('agent:3', ['echo reason >&2; exit 7']);
+    expect([failed.isError, failed.value.status]).toEqual([true, 'failed']);
+    expect((await agent.call('read_template_log', { template: 'agent:3' })).text).toContain('reason');
+    for (const template of ['agent:1', 'agent:2'])
+      expect((await agent.call('delete_template', { template })).isError).toBe(false);
+    const gone = await agent.call('start_from_template', { template: 'agent:2' });
+    expect([gone.isError, gone.text]).toEqual([true, expect.stringContaining('template_not_found')]);
+    await agent.close();
+  });
+
   test('a sandbox that ends while a command runs says so, with the output so far', async () => {
     const agent = await connectHttp(inside.service.url, inside.client.key);
     const id = await inside.start('ending');

@@ -1,14 +1,11 @@
 import { Type } from 'typebox';
-import { sleep } from '../../lib/sleep.js';
 import type { Page } from '../../lib/page.js';
 import type { SnapshotOperation, SnapshotResponse } from '../../snapshots/schema.js';
 import { isUuid, sandboxIdOf, sandboxInput } from '../sandbox-path.js';
-import { failure, jsonResult, READS, tool, type ToolContext } from '../tool.js';
+import { failure, jsonResult, READS, tool } from '../tool.js';
+import { untilOver } from '../until-over.js';
 import { labelsInput, startFields, startSandboxOf } from './start-sandbox.js';
 
-/** Clients of the protocol usually wait a minute for a result. */
-const WAIT_MS = 45_000;
-const POLL_MS = 500;
 const LIST = { default: 20, max: 100 };
 
 const snapshotInput = {
@@ -36,7 +33,9 @@ const createSnapshot = tool({
     const body = { kind: 'disk', sandbox_id: sandboxId, name, labels };
     progress(`capturing ${sandbox}`);
     const { id } = await api.json<SnapshotOperation>({ method: 'POST', path: '/v1/snapshots', body });
-    const operation = await untilEnded(api, id);
+    const operation = await untilOver(() =>
+      api.json<SnapshotOperation>({ method: 'GET', path: `/v1/snapshot-operations/${id}` }),
+    );
     if (operation.result) return jsonResult(present(operation.result));
     if (operation.status === 'failed')
       return failure(`${operation.error?.message} (${operation.error?.code})`);
@@ -44,19 +43,6 @@ const createSnapshot = tool({
     return jsonResult({ snapshot: id, name, status: operation.status, note });
   },
 });
-
-async function untilEnded(api: ToolContext['api'], id: string): Promise<SnapshotOperation> {
-  const until = performance.now() + WAIT_MS;
-  for (;;) {
-    const operation = await api.json<SnapshotOperation>({
-      method: 'GET',
-      path: `/v1/snapshot-operations/${id}`,
-    });
-    const isOver = operation.status === 'succeeded' || operation.status === 'failed';
-    if (isOver || performance.now() >= until) return operation;
-    await sleep(POLL_MS);
-  }
-}
 
 const listSnapshots = tool({
   name: 'list_snapshots',

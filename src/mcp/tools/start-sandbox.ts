@@ -63,7 +63,10 @@ type StartInput = Static<TObject<typeof startFields>>;
 
 /** `more`: further fields of the request. */
 export async function startSandboxOf(
-  image: { type: 'oci'; reference: string } | { type: 'disk_snapshot'; id: string },
+  image:
+    | { type: 'oci'; reference: string }
+    | { type: 'disk_snapshot'; id: string }
+    | { type: 'template'; name: string; tag: string },
   input: StartInput,
   { api, progress }: ToolContext,
   more: { pull_policy?: string } = {},

@@ -174,6 +174,54 @@ test('the files of a sandbox are kept as a snapshot, from which others start unt
   expect([missing.isError, missing.text]).toEqual([true, expect.stringContaining('list_snapshots')]);
 });
 
+test('a sandbox is forked, and its copies are those of the operation', async () => {
+  await make('forking', { ephemeral: false });
+  const made = await agent.call('fork_sandbox', { sandbox: 'forking', count: 2, labels: { set: 'copies' } });
+  expect(made.value).toMatchObject({ status: 'succeeded', count: 2, error: null });
+  expect(made.value.sandboxes.map(({ name }: any) => name)).toEqual(['forking-1', 'forking-2']);
+  const { value } = await agent.call('get_fork', { fork: made.value.fork });
+  expect(value.sandboxes.map(({ id }: any) => id)).toEqual(made.value.sandboxes.map(({ id }: any) => id));
+  const { value: listed } = await agent.call('list_sandboxes', { labels: { set: 'copies' } });
+  expect(listed.sandboxes).toHaveLength(2);
+  const taken = await agent.call('fork_sandbox', { sandbox: 'forking', count: 101 });
+  expect([taken.isError, taken.text]).toEqual([true, expect.stringContaining('count')]);
+  const other = await connectHttp(service.url, (await service.newOrg()).key);
+  expect((await other.call('get_fork', { fork: made.value.fork })).text).toContain(
+    'fork_operation_not_found',
+  );
+  await other.close();
+});
+
+test('a build that fails has its reason and its log, and another organization sees neither', async () => {
+  // Nothing runs in a simulated sandbox.
+  const failed = await agent.call('build_template', { tag: 'tools:1', from: 'busybox', commands: ['true'] });
+  expect([failed.isError, failed.value]).toEqual([
+    true,
+    expect.objectContaining({ template: 'tools:1', status: 'failed', snapshot: null, digest: null }),
+  ]);
+  expect(failed.value.note).toContain('read_template_log');
+  for (const template of ['tools:1', failed.value.id]) {
+    const log = await agent.call('read_template_log', { template });
+    expect([log.isError, log.text]).toEqual([
+      false,
+      expect.stringMatching(/FROM busybox[^]*the build: failed/),
+    ]);
+  }
+  const { value } = await agent.call('list_templates', { name: 'tools' });
+  expect(value).toMatchObject({ templates: [{ id: failed.value.id, status: 'failed' }], next_cursor: null });
+  const other = await connectHttp(service.url, (await service.newOrg()).key);
+  expect((await other.call('list_templates')).value.templates).toEqual([]);
+  for (const tool of ['get_template', 'read_template_log', 'delete_template'])
+    for (const template of ['tools:1', failed.value.id])
+      expect([tool, (await other.call(tool, { template })).text]).toEqual([
+        tool,
+        expect.stringContaining('template_not_found'),
+      ]);
+  await other.close();
+  const wrong = await agent.call('get_template', { template: 'a:b:c' });
+  expect([wrong.isError, wrong.text]).toEqual([true, expect.stringContaining('agent:1')]);
+});
+
 test('the log of a simulated sandbox is empty, as a tool and as a resource', async () => {
   const { value } = await make('quiet');
   const tool = await agent.call('read_logs', { sandbox: 'quiet' });
@@ -261,6 +309,15 @@ const CALLS: Record<string, Record<string, unknown>> = {
   list_snapshots: {},
   start_from_snapshot: { snapshot: 'nobody' },
   delete_snapshot: { snapshot: 'nobody' },
+  fork_sandbox: { sandbox: 'nobody', count: 1 },
+  get_fork: { fork: '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55' },
+  build_template: { tag: 'nobody:1', from: 'template:nobody:1', commands: ['true'] },
+  list_templates: {},
+  get_template: { template: 'nobody' },
+  read_template_log: { template: 'nobody' },
+  start_from_template: { template: 'nobody' },
+  // The name of a template is looked up first.
+  delete_template: { template: '01a0a8a1-5b6e-7d21-9c1b-6a1f0e4c2d55' },
   read_logs: { sandbox: 'nobody' },
   get_usage: {},
 };
