@@ -16,6 +16,8 @@ const QUEUED = {
   error: null,
   config: null,
   size_bytes: null,
+  snapshot_id: null,
+  digest: null,
   dockerfile: DOCKERFILE,
   context_digest: null,
   sandbox_id: null,
@@ -38,6 +40,8 @@ const SUCCEEDED = {
     exposed: [],
   },
   size_bytes: 104857600,
+  snapshot_id: '01a0a8b3-1c20-7a44-8f10-2b7c9d0e1f63',
+  digest: 'sha256:3f79bb7b435b05321651daefd374cdc681dc06faa65e374e38337b88ca046dea',
   started_at: created_at,
   completed_at: '2026-11-23T05:20:43.120433Z',
 };

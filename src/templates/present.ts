@@ -3,7 +3,7 @@ import type { SizedTemplate, TemplateRow } from './queries.js';
 import type { TemplateResponse } from './schema.js';
 
 export function presentTemplate(
-  row: SizedTemplate | (TemplateRow & { size_bytes?: never }),
+  row: SizedTemplate | (TemplateRow & { size_bytes?: never; digest?: never }),
 ): TemplateResponse {
   const isDone = row.status === 'succeeded';
   return {
@@ -20,6 +20,8 @@ export function presentTemplate(
         : { code: row.error_code, message: row.error_message ?? '', line: row.error_line },
     config: isDone ? row.config : null,
     size_bytes: isDone ? (row.size_bytes ?? null) : null,
+    snapshot_id: isDone ? row.snapshot_id : null,
+    digest: isDone ? (row.digest ?? null) : null,
     dockerfile: row.dockerfile,
     context_digest: row.context_digest,
     sandbox_id: row.sandbox_id,

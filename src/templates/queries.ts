@@ -81,9 +81,9 @@ const NAMES: readonly (keyof TemplateRow)[] = [
 ];
 export const COLUMNS = NAMES.map((name) => `t.${name}`).join(', ');
 
-/** With the size of its snapshot. Null: it has none. */
-export type SizedTemplate = TemplateRow & { size_bytes: number | null };
-const SIZED = `${COLUMNS}, p.size_bytes`;
+/** With the size and the digest of its snapshot. Null: it has none. */
+export type SizedTemplate = TemplateRow & { size_bytes: number | null; digest: string | null };
+const SIZED = `${COLUMNS}, p.size_bytes, p.digest`;
 const WITH_SIZE = 'templates t left join snapshots p on p.org_id = t.org_id and p.id = t.snapshot_id';
 
 type Row<T> = T & Record<string, unknown>;

@@ -80,6 +80,11 @@ export const TemplateResponse = Named(
     size_bytes: Nullable(
       Int64({ description: 'The bytes of everything above the image. Null: it has not succeeded.' }),
     ),
+    snapshot_id: Field(
+      Nullable(Uuid),
+      'The snapshot that the template stands for. Sandboxes have it as `disk_snapshot_id`. Templates whose steps were all cached have the same one. Null: it has not succeeded.',
+    ),
+    digest: Nullable(Type.String({ description: 'The digest of the snapshot. Null: it has not succeeded.' })),
     dockerfile: Type.String({ description: 'The Dockerfile.' }),
     context_digest: Nullable(
       Type.String({ description: 'The SHA-256 of the context. Null: there was none.' }),
