@@ -28,6 +28,7 @@ import { snapshots, type SnapshotsOptions } from './snapshots.js';
 import { soak } from './speed/soak.js';
 import { speedTable } from './speed/table.js';
 import { statusTimes } from './status.js';
+import { templates, type TemplatesOptions } from './templates.js';
 import { startMicrovm, type MicrovmStartOptions } from './start/microvm.js';
 import { start, type StartOptions } from './start.js';
 import { usage } from './usage.js';
@@ -224,7 +225,7 @@ await new Command('bench')
       .option('--copies <n>', 'of each fork, beside as many "docker run"; 0: none', count, 20)
       .option(
         '--cycles <n>',
-        'replaces the times: as many creates, snapshots, starts from them and deletes, and the disk of the engine before and after',
+        'replaces the times: as many creates, snapshots, starts from them, forks and deletes, and the disk of the engine before and after',
         count,
       )
       .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
@@ -232,6 +233,17 @@ await new Command('bench')
       .action(({ cycles, ...options }: SnapshotsOptions & { cycles?: number }) =>
         cycles === undefined ? snapshots(options) : snapshotCycles({ ...options, cycles }),
       ),
+  )
+  .addCommand(
+    new Command('templates')
+      .description(
+        'builds of a Dockerfile without the cache and with it, and starts from the result, beside "docker build" and "docker run", in turns',
+      )
+      .option('--rounds <n>', 'number of rounds', count, 5)
+      .option('--mib <n>', 'that a step writes', count, 20)
+      .option('--image <reference>', 'an image with a shell that the engine has', 'busybox')
+      .option(...dockerSocketOption())
+      .action((options: TemplatesOptions) => templates(options)),
   )
   .addCommand(
     new Command('exec')

@@ -19,13 +19,14 @@ const AT_ONCE = 4;
 const STARTED = '/v1/sandboxes?start=true&wait_for=running&wait_timeout=120';
 const LONGEST_REMOVAL_MS = 10 * 60_000;
 const POLL_MS = 1_000;
+const FORK_POLL_MS = 50;
 const MIB = 1024 * 1024;
 
-type Times = Record<'create' | 'snapshot' | 'start of it' | 'deletes', number[]>;
+type Times = Record<'create' | 'snapshot' | 'start of it' | 'fork of it' | 'deletes', number[]>;
 
 /**
- * Creates a sandbox, makes a snapshot, starts another sandbox from it, and deletes all three, many times. The engine
- * must have the same afterwards as before.
+ * Creates a sandbox, makes a snapshot, starts another sandbox from it, forks that one, and deletes everything, many
+ * times. The engine must have the same afterwards as before.
  */
 export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
@@ -33,7 +34,7 @@ export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOpti
   const server = await serveOnDocker(dockerSocket, directory, options);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const docker = new Docker({ socketPath: dockerSocket });
-  const times: Times = { create: [], snapshot: [], 'start of it': [], deletes: [] };
+  const times: Times = { create: [], snapshot: [], 'start of it': [], 'fork of it': [], deletes: [] };
   try {
     // The first start makes the volume of process 1, and pulls the image.
     await cycle(client, image, 0, times);
@@ -93,11 +94,29 @@ async function cycle(client: Client, image: string, number: number, times: Times
   const made = await timed('start of it', async () =>
     start(`made-${number}`, { type: 'disk_snapshot', id: snapshot }),
   );
+  const copies = await timed('fork of it', async () => forkOf(client, made));
   await timed('deletes', async () => {
-    for (const path of [`snapshots/${snapshot}`, `sandboxes/${source}`, `sandboxes/${made}`]) {
-      await client.json('DELETE', `/v1/${path}`);
-    }
+    await client.json('DELETE', `/v1/snapshots/${snapshot}`);
+    for (const id of [source, made, ...copies]) await client.json('DELETE', `/v1/sandboxes/${id}`);
   });
+}
+
+interface Fork {
+  id: string;
+  status: string;
+  error: { message: string } | null;
+  sandboxes: { id: string; status: string }[];
+}
+
+/** Makes two copies of a sandbox, and returns their ids when they run. */
+async function forkOf(client: Client, sandboxId: string): Promise<string[]> {
+  let fork = await client.json<Fork>('POST', `/v1/sandboxes/${sandboxId}/fork`, { count: 2 });
+  while (fork.status !== 'failed' && !fork.sandboxes.every(({ status }) => status === 'running')) {
+    await sleep(FORK_POLL_MS);
+    fork = await client.json<Fork>('GET', `/v1/fork-operations/${fork.id}`);
+  }
+  if (fork.error) throw new Error(fork.error.message);
+  return fork.sandboxes.map(({ id }) => id);
 }
 
 interface Disk {
