@@ -1093,18 +1093,22 @@ create table volumes (
   removed_at timestamp with time zone,
   used_bytes bigint,
   sampled_at timestamp with time zone,
+  fork_id uuid,
+  copied_from uuid,
   constraint volumes_pkey PRIMARY KEY (org_id, id),
   constraint volumes_capacity_gib_check CHECK ((capacity_gib >= 1)),
   constraint volumes_check CHECK (((kind = 'host'::text) = (name IS NULL))),
   constraint volumes_check1 CHECK (((kind = 'managed'::text) OR (status = 'active'::text))),
   constraint volumes_check2 CHECK (((status = 'deleting'::text) = (purge_at IS NOT NULL))),
+  constraint volumes_copying CHECK ((((status = 'copying'::text) = (fork_id IS NOT NULL)) AND ((fork_id IS NULL) = (copied_from IS NULL)))),
   constraint volumes_kind_check CHECK ((kind = ANY (ARRAY['host'::text, 'managed'::text]))),
   constraint volumes_org_id_fkey FOREIGN KEY (org_id) REFERENCES orgs(id),
-  constraint volumes_status_check CHECK ((status = ANY (ARRAY['active'::text, 'deleting'::text]))),
+  constraint volumes_status_check CHECK ((status = ANY (ARRAY['active'::text, 'deleting'::text, 'copying'::text]))),
   constraint volumes_used_bytes_check CHECK ((used_bytes >= 0))
 );
+CREATE INDEX volumes_copying ON public.volumes USING btree (org_id, fork_id) WHERE (status = 'copying'::text);
 CREATE UNIQUE INDEX volumes_host ON public.volumes USING btree (org_id) WHERE ((kind = 'host'::text) AND (removed_at IS NULL));
-CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
+CREATE UNIQUE INDEX volumes_name ON public.volumes USING btree (org_id, name) WHERE ((status <> 'deleting'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_purge ON public.volumes USING btree (purge_at) WHERE ((status = 'deleting'::text) AND (removed_at IS NULL));
 CREATE INDEX volumes_unsampled ON public.volumes USING btree (COALESCE(sampled_at, created_at)) WHERE ((status = 'active'::text) AND (removed_at IS NULL));
 create policy own_organization on volumes using (org_id = (NULLIF(current_setting('sandkeep.org_id'::text, true), ''::text))::uuid);

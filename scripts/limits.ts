@@ -26,6 +26,7 @@ import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
 import { MOST_IMPORT_BYTES } from '../src/snapshots/archives/import.js';
 import { TRANSFERS } from '../src/snapshots/archives/routes.js';
 import { CAPTURES_AT_ONCE } from '../src/snapshots/capture-queue.js';
+import { MOST_VOLUME_COPIES } from '../src/snapshots/forks/check.js';
 import { MOST_COPIES } from '../src/snapshots/forks/schema.js';
 import { LONGEST_CAPTURE_MS } from '../src/snapshots/overdue.js';
 import { MOST_UNFINISHED, MOST_UNFINISHED_FORKS } from '../src/snapshots/source.js';
@@ -293,8 +294,8 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: `${answerText({ error: 'quota_exceeded' })}, and the captures wait`,
     },
     {
-      limit: 'copies of a sandbox in one fork, and forks of an organization that have not ended',
-      value: `${number(MOST_COPIES)}, ${number(MOST_UNFINISHED_FORKS)}`,
+      limit: 'copies in one fork, volumes that it copies, and forks of an organization that have not ended',
+      value: `${number(MOST_COPIES)}, ${number(MOST_VOLUME_COPIES)}, ${number(MOST_UNFINISHED_FORKS)}`,
       beyond: `${answerText({ error: 'invalid_request' })}, and ${answerText({ error: 'quota_exceeded' })}`,
     },
     {

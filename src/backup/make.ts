@@ -25,7 +25,7 @@ import {
   type KeptFile,
   type Places,
 } from './files/kept-files.js';
-import { packTree, requireTar } from './files/tar-program.js';
+import { packTree, requireTar } from '../volumes/storage/tar-program.js';
 import { VolumeStore } from '../volumes/storage/store.js';
 
 export interface BackupOptions {
@@ -159,7 +159,7 @@ function leftOut({ places, withKeys, withVolumes }: BackupOptions): string[] {
 
 async function volumesIn(sql: Sql): Promise<Header['volumes']> {
   const { rows } = await sql.query<{ orgId: string; volumeId: string }>(
-    `select org_id as "orgId", id as "volumeId" from volumes where removed_at is null order by 1, 2`,
+    `select org_id as "orgId", id as "volumeId" from volumes where status <> 'copying' and removed_at is null order by 1, 2`,
   );
   return rows;
 }

@@ -19,7 +19,7 @@ import { verifyArchive, withArchive, type OpenOptions } from './archive/open.js'
 import { DamagedArchive, type ArchiveReader } from './archive/reader.js';
 import { loadDatabase } from './database/load.js';
 import { keyFilesOf, type Places } from './files/kept-files.js';
-import { requireTar, syncFileSystem, unpackTree } from './files/tar-program.js';
+import { requireTar, syncFileSystem, unpackTree } from '../volumes/storage/tar-program.js';
 import { closedByRestore, keptPaths, openTarget, type Target } from './target.js';
 
 export interface RestoreOptions {

@@ -21,6 +21,7 @@ interface ForkOptions extends ClientOptions {
   label: Record<string, string>;
   start: boolean;
   shareVolumes?: true;
+  copyVolumes?: true;
   inheritSecrets?: true;
   inheritPorts?: true;
   wait: boolean;
@@ -39,10 +40,13 @@ export function forkCommand(env: NodeJS.ProcessEnv): Command {
     .option('--label <name=value>', 'a further label of the copies; may be repeated', addLabel, {})
     .option('--no-start', 'leave the copies without a run')
     .option('--share-volumes', 'mount the volumes of the sandbox in the copies')
+    .option('--copy-volumes', 'give each copy named volumes of its own, with the same files')
     .option('--inherit-secrets', 'give the secrets of the sandbox to the copies')
     .option('--inherit-ports', 'publish the ports of the sandbox on free ports of the host')
     .option('--no-wait', 'print the copies without waiting for the capture of the disk')
     .action(async (sandbox: string, options: ForkOptions) => {
+      if (options.shareVolumes && options.copyVolumes)
+        throw new ExplainedError('--share-volumes and --copy-volumes exclude each other: choose one');
       const client = readClient(options, env);
       const path = isUuid(sandbox) ? sandbox : `by-name/${encodeURIComponent(sandbox)}`;
       const body = requestOf(options);
@@ -74,6 +78,7 @@ function requestOf({ count, names, namePrefix, label: labels, start, ...asked }:
     ...(names === undefined ? {} : { names }),
     ...(namePrefix === undefined ? {} : { name_prefix: namePrefix }),
     ...(asked.shareVolumes ? { volumes: 'share' } : {}),
+    ...(asked.copyVolumes ? { volumes: 'copy' } : {}),
     ...(asked.inheritSecrets ? { secrets: 'inherit' } : {}),
     ...(asked.inheritPorts ? { ports: 'inherit' } : {}),
   };

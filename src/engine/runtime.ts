@@ -43,6 +43,8 @@ export interface Capture {
   orgId: string;
   snapshotId: string;
   sandboxId: string;
+  /** Done when the disk is captured. Starts of the sandbox wait for it too. Default: nothing. */
+  alongside?: () => Promise<void>;
 }
 
 /** `contentDigest`: of what the disk has above the snapshot or the image that it began with, such as `sha256:01ab…`. */

@@ -11,8 +11,10 @@ import { lockSandbox } from '../sandboxes/queries.js';
 import { LeaseLostError, type Term } from '../workers/lease.js';
 import { completeSnapshot } from './complete.js';
 import { failSnapshot } from './fail.js';
+import type { CopiedSizes } from '../volumes/copies.js';
+import { copyVolumes, removeDroppedVolumes, VolumeCopyError } from './forks/copy-volumes.js';
 import { NO_COPIES } from './forks/end.js';
-import { copyIds, isFork } from './forks/queries.js';
+import { copyIds, isFork, type ForkRow } from './forks/queries.js';
 import { LONGEST_CAPTURE_MS, TIMED_OUT } from './overdue.js';
 import { refuseOverQuota } from './over-quota.js';
 import { CAPTURABLE, updateSnapshot, type CaptureRow } from './queries.js';
@@ -86,8 +88,8 @@ export class CaptureQueue {
         return;
       }
       this.lastBegun.set(row.org_id, performance.now());
-      const captured = await this.capture(term, begun);
-      await this.inTerm(term, (tx) => completeSnapshot(ctx, tx, begun, captured));
+      const { captured, volumes } = await this.capture(term, begun);
+      await this.inTerm(term, (tx) => completeSnapshot(ctx, tx, begun, captured, volumes));
     } catch (error) {
       if (this.isClosing || error instanceof LeaseLostError || !term.valid) return;
       this.retryAt.set(row.id, performance.now() + RETRY_MS * 2 ** row.attempts);
@@ -98,7 +100,19 @@ export class CaptureQueue {
         await this.fail(term, row, failure).catch((cause: unknown) =>
           ctx.log.error({ ...fields, err: cause }, 'the end of a capture could not be recorded'),
         );
+    } finally {
+      if (isFork(row) && !this.isClosing) await this.removeDropped(row);
     }
+  }
+
+  /** Nothing may write to them any more. A failure leaves them to the job for such data. */
+  private async removeDropped(row: ForkRow): Promise<void> {
+    await removeDroppedVolumes(this.ctx, row).catch((err: unknown) =>
+      this.ctx.log.warn(
+        { err, orgId: row.org_id, snapshotId: row.id },
+        'cannot remove the volumes of a fork',
+      ),
+    );
   }
 
   /** Undefined: a later pass begins it, or it has ended. */
@@ -133,7 +147,7 @@ export class CaptureQueue {
     return { ...begun, sandbox_id, sandbox_name };
   }
 
-  private async capture(term: Term, row: CaptureRow): Promise<Captured> {
+  private async capture(term: Term, row: CaptureRow): Promise<{ captured: Captured; volumes: CopiedSizes }> {
     const { org_id: orgId, id: snapshotId, sandbox_id: sandboxId } = row;
     const { disk, pool, runtime } = this.ctx;
     const { snapshots } = runtime;
@@ -143,21 +157,26 @@ export class CaptureQueue {
         'the engine of the sandbox makes no snapshots any more: keep its files in a volume, or ask the operator',
       );
     }
+    const ended = new AbortController();
+    const signal = AbortSignal.any([term.signal, ended.signal]);
+    let volumes: CopiedSizes = new Map();
+    const alongside = async () => {
+      if (isFork(row)) volumes = await copyVolumes(this.ctx, row, signal);
+    };
     const work = async () => {
       const bytes = await snapshots.measure(sandboxId);
       if (bytes !== undefined) {
         await refuseOverQuota(pool, orgId, Math.max(0, bytes - (await sharedBytesOf(pool, row))));
         disk.check('engine', bytes);
       }
-      return snapshots.capture({ orgId, snapshotId, sandboxId }, term.signal);
+      return snapshots.capture({ orgId, snapshotId, sandboxId, alongside }, term.signal);
     };
     const left = Date.parse(row.created_at) + LONGEST_CAPTURE_MS - Date.parse(this.ctx.now());
-    const ended = new AbortController();
     const late = sleep(Math.max(0, left), ended.signal).then(() => 'late' as const);
     try {
       const captured = await Promise.race([work(), late]);
       if (captured === 'late') throw new TimedOutError();
-      return captured;
+      return { captured, volumes };
     } finally {
       ended.abort();
     }
@@ -192,6 +211,7 @@ const DELETED: Failure = {
 /** Undefined: a later attempt may succeed. */
 function failureOf(error: unknown, { name }: CaptureRow): Failure | undefined {
   if (error instanceof CaptureRefusedError) return { code: error.code, message: error.message };
+  if (error instanceof VolumeCopyError) return { code: error.code, message: error.message };
   if (error instanceof TimedOutError) return TIMED_OUT;
   if (error instanceof ApiError && (error.code === 'quota_exceeded' || error.code === 'storage_full')) {
     return { code: error.code, message: error.message };

@@ -7,6 +7,7 @@ import { CaptureRefusedError, type Captured } from '../engine/runtime.js';
 import type { Instant } from '../lib/instant.js';
 import { lockQuotas } from '../quotas/queries.js';
 import { lockSandbox } from '../sandboxes/queries.js';
+import { completeCopies, type CopiedSizes } from '../volumes/copies.js';
 import { scheduleDeletion } from './delete.js';
 import { failSnapshot } from './fail.js';
 import { NO_COPIES, recordForked } from './forks/end.js';
@@ -22,6 +23,7 @@ export async function completeSnapshot(
   tx: EventSql,
   begun: CaptureRow,
   captured: Captured,
+  volumes: CopiedSizes,
 ): Promise<void> {
   const { org_id: orgId, id, sandbox_id, sandbox_name } = begun;
   // While the engine removed the sandbox, it may have captured a part of its disk.
@@ -34,7 +36,7 @@ export async function completeSnapshot(
   if (!row || TRANSITIONS[row.status].complete !== 'ready') return;
   await lockQuotas(tx, orgId, 'exclusive');
   const at = ctx.now();
-  if (isFork(row)) return completeFork(ctx, tx, row, captured, at);
+  if (isFork(row)) return completeFork(ctx, tx, row, captured, volumes, at);
   // It has the name.
   if (replaced) await scheduleDeletion(tx, replaced, row.actor, at, ctx.settings.volumePurgeAfterMs);
   const ready = await recordReady(ctx, tx, row, captured, at);
@@ -64,6 +66,7 @@ async function completeFork(
   tx: EventSql,
   row: ForkRow,
   captured: Captured,
+  volumes: CopiedSizes,
   at: Instant,
 ): Promise<void> {
   if ((await copyIds(tx, row.org_id, row.id)).length === 0) {
@@ -71,5 +74,6 @@ async function completeFork(
   }
   const ready = { status: 'deleting', purge_at: at, removed_at: at } as const;
   const { size_bytes } = await recordReady(ctx, tx, row, captured, at, ready);
+  await completeCopies(ctx, tx, { orgId: row.org_id, forkId: row.id }, volumes, at);
   await recordForked(tx, { ...row, size_bytes }, at);
 }

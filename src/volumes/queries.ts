@@ -50,7 +50,7 @@ export async function listVolumes(
 ): Promise<VolumeRow[]> {
   const { rows } = await sql.query<Row>(
     `select ${COLUMNS} from volumes
-     where org_id = $1 and removed_at is null and (status = 'active' or $2::boolean)
+     where org_id = $1 and removed_at is null and (status = 'active' or (status = 'deleting' and $2::boolean))
      order by status, created_at, id`,
     [orgId, deleting],
   );
@@ -67,7 +67,8 @@ export async function getHostVolume(sql: Sql, orgId: string): Promise<VolumeRow 
 
 export async function getVolume(sql: Sql, orgId: string, id: string): Promise<VolumeRow | undefined> {
   const { rows } = await sql.query<Row>(
-    `select ${COLUMNS} from volumes where org_id = $1 and id = $2 and removed_at is null`,
+    `select ${COLUMNS} from volumes
+     where org_id = $1 and id = $2 and status <> 'copying' and removed_at is null`,
     [orgId, id],
   );
   return rows[0];
@@ -75,7 +76,8 @@ export async function getVolume(sql: Sql, orgId: string, id: string): Promise<Vo
 
 export async function lockVolume(sql: Sql, orgId: string, id: string): Promise<VolumeRow | undefined> {
   const { rows } = await sql.query<Row>(
-    `select ${COLUMNS} from volumes where org_id = $1 and id = $2 and removed_at is null for update`,
+    `select ${COLUMNS} from volumes
+     where org_id = $1 and id = $2 and status <> 'copying' and removed_at is null for update`,
     [orgId, id],
   );
   return rows[0];

@@ -59,6 +59,22 @@ describe('sandkeep fork', () => {
     expect(prefixed).toMatchObject({ status: 'queued', sandboxes: [{ name: 'attempt-1' }] });
   });
 
+  test('copies volumes, and refuses to share them too', async () => {
+    await client.post('/v1/volumes', { name: 'data' });
+    const mounts = [{ type: 'named', name: 'data', guest: '/data' }];
+    const { body, text } = await client.post('/v1/sandboxes', smallRequest('mounting', { mounts }), {
+      start: true,
+      wait_for: 'running',
+    });
+    expect(body.status, text).toBe('running');
+    const both = await fork('mounting', '--share-volumes', '--copy-volumes');
+    expect([both.code, both.err]).toEqual([1, expect.stringContaining('exclude each other')]);
+    const made = await forkJson('mounting', '--copy-volumes');
+    expect(made).toMatchObject({ status: 'succeeded' });
+    const { body: copy } = await client.get('/v1/sandboxes/by-name/mounting-1');
+    expect(copy.spec.mounts[0].name).toBe('data-mounting-1');
+  });
+
   test('fails with the reason when the service refuses, and when the capture fails', async () => {
     expectRefused(await fork('missing'), 'resource not found');
     expectRefused(await fork('source', '--names', 'a'), 'a sandbox with the name "a" already exists');

@@ -17,7 +17,7 @@ import { pack } from 'tar-stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Header, Manifest } from '../../src/backup/archive/format.js';
 import { verifyArchive } from '../../src/backup/archive/open.js';
-import { unpackTree } from '../../src/backup/files/tar-program.js';
+import { unpackTree } from '../../src/volumes/storage/tar-program.js';
 import { makeBackup } from '../../src/backup/make.js';
 import { restoreBackup } from '../../src/backup/restore.js';
 import { END_OF_ARCHIVE, tarHeader, tarPadding } from '../../src/lib/tar-entry.js';

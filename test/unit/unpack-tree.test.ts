@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { pack, type Pack } from 'tar-stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { unpackTree } from '../../src/backup/files/tar-program.js';
+import { unpackTree } from '../../src/volumes/storage/tar-program.js';
 import { tarHeader } from '../../src/lib/tar-entry.js';
 
 let place: string;

@@ -1327,6 +1327,8 @@ export type TemplateResponse = {
   error: TemplateError | null;
   config: TemplateConfig | null;
   size_bytes: number | null;
+  snapshot_id: string | null;
+  digest: string | null;
   dockerfile: string;
   context_digest: string | null;
   sandbox_id: string | null;

@@ -23,7 +23,7 @@ export function Fork({ of, close, requested }: ForkProps) {
   const [count, setCount] = useState('1');
   const [names, setNames] = useState('');
   const given = namesIn(names);
-  const faults = faultsOf(problem, ['count', 'names', 'name_prefix', 'labels']);
+  const faults = faultsOf(problem, ['count', 'names', 'name_prefix', 'labels', 'volumes']);
   const submit = async (event: SubmitEvent) => {
     const text = submitted(event);
     const body: ForkRequest = {
@@ -33,7 +33,8 @@ export function Fork({ of, close, requested }: ForkProps) {
     };
     if (given.length > 0) body.names = given;
     else if (text('name_prefix') !== '') body.name_prefix = text('name_prefix');
-    if (text('volumes') !== '') body.volumes = 'share';
+    const volumes = text('volumes');
+    if (volumes === 'share' || volumes === 'copy') body.volumes = volumes;
     if (text('secrets') !== '') body.secrets = 'inherit';
     if (text('ports') !== '') body.ports = 'inherit';
     const path = { sandbox_id: of.id };
@@ -79,12 +80,17 @@ export function Fork({ of, close, requested }: ForkProps) {
         <Field label="Labels beside those of the sandbox" fault={faults.at('labels')}>
           <input name="labels" placeholder="task=build" spellcheck={false} />
         </Field>
+        {mountsVolumes(of) && (
+          <Field label="Volumes" fault={faults.at('volumes')}>
+            <select name="volumes">
+              <option value="share">The copies mount the same volumes</option>
+              <option value="copy">Each copy gets named volumes of its own, with the same files</option>
+            </select>
+          </Field>
+        )}
         <fieldset class="checks">
           <legend>The copies</legend>
           <Check name="start" text="start when the disk is captured" checked />
-          {mountsVolumes(of) && (
-            <Check name="volumes" text="mount the same volumes, which they share" checked />
-          )}
           {hasSecrets(of) && <Check name="secrets" text="get the secrets of the sandbox" />}
           {(of.spec?.network.ports.length ?? 0) > 0 && (
             <Check name="ports" text="publish the same ports, on free ports of the host" />

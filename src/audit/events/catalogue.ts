@@ -313,11 +313,13 @@ export const CATALOGUE = {
   volume_created: event(
     'volume',
     ANYONE,
-    'A volume was created. Every organization has a host volume from its creation.',
+    'A volume was created. Every organization has a host volume from its creation. A fork created it if it has `copied_from`: the volume whose files it got.',
     {
       ...volume,
       kind: Words(['host', 'managed']),
       capacity_gib: Nullable(Type.Integer()),
+      copied_from: Type.Optional(Uuid),
+      fork_id: Type.Optional(Uuid),
     },
   ),
   volume_updated: event('volume', CALLER, 'The capacity or the labels of a volume were changed.', {

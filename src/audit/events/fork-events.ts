@@ -13,7 +13,13 @@ export const FORK_EVENTS = {
     'sandbox',
     CALLER,
     'Copies of a sandbox were requested. Each copy has a `sandbox_created` with `forked_from`.',
-    { ...fork, start: Type.Boolean(), secrets: part, ports: part },
+    {
+      ...fork,
+      start: Type.Boolean(),
+      secrets: part,
+      ports: part,
+      volumes: Type.Optional(Words(['share', 'copy'])),
+    },
   ),
   sandbox_forked: event(
     'sandbox',

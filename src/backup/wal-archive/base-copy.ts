@@ -11,7 +11,7 @@ import { syncDirectory } from '../../lib/directories.js';
 import { now, type Instant } from '../../lib/instant.js';
 import { VERSION } from '../../lib/version.js';
 import { FileTarget } from '../archive/file-target.js';
-import { packTree } from '../files/tar-program.js';
+import { packTree } from '../../volumes/storage/tar-program.js';
 import { BASE_FILE, CLUSTER_FILE, type BaseCopy, type StoredCopy } from './layout.js';
 
 /** Files that a base copy must not have, or that PostgreSQL makes anew; its manual lists them. */

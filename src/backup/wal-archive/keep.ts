@@ -10,7 +10,7 @@ import type { Instant } from '../../lib/instant.js';
 import { startLoop, type Loop } from '../../lib/loop.js';
 import { SECRET_KEYS_PART } from '../archive/format.js';
 import { isDirectory, keyFilesOf, readKept, type Places } from '../files/kept-files.js';
-import { requireTar } from '../files/tar-program.js';
+import { requireTar } from '../../volumes/storage/tar-program.js';
 import { makeBaseCopy } from './base-copy.js';
 import { BASE_FILE, BASE_NAME, baseCopiesIn, isArchived } from './layout.js';
 

@@ -12,7 +12,7 @@ import { unmark } from '../../db/unfinished-restore.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { parseInstant, shortInstant, type Instant } from '../../lib/instant.js';
 import { keyFilesOf, readKept, type Places } from '../files/kept-files.js';
-import { requireTar, unpackTree } from '../files/tar-program.js';
+import { requireTar, unpackTree } from '../../volumes/storage/tar-program.js';
 import { writeKept } from '../restore.js';
 import { openTarget, STAGED_WAL, type Target } from '../target.js';
 import { chooseReplay, missingSegment, type Replay } from './choose.js';

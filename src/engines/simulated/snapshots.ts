@@ -50,6 +50,7 @@ export class SimulatedSnapshots implements EngineSnapshots {
       signal.throwIfAborted();
       await this.keep({ orgId, snapshotId });
     }
+    await capture.alongside?.();
     const contentDigest = `sha256:${createHash('sha256').update(snapshotId).digest('hex')}`;
     return { bytes: BYTES, contentDigest };
   }

@@ -1,4 +1,5 @@
 import type { Caller } from '../../access/caller.js';
+import { requireScope } from '../../access/required-scope.js';
 import type { Context } from '../../context.js';
 import type { Sql } from '../../db/pool.js';
 import { ApiError } from '../../http/errors.js';
@@ -9,10 +10,14 @@ import { fits } from '../../sandboxes/placement/amounts.js';
 import { NAME_RULE, SANDBOX_NAME } from '../../spec/names.js';
 import { refuse } from '../../spec/refuse.js';
 import type { RunMount, RunSpec } from '../../spec/run-spec.js';
+import { checkCap } from '../../volumes/check-cap.js';
+import { copySources, type CopiedSource } from '../../volumes/copy-queries.js';
 import { getCapacity } from '../../workers/queries.js';
 import { freeNumbers } from './queries.js';
 import type { ForkRequest } from './schema.js';
 
+/** Each is a directory or a disk that is filled before the copies start. */
+export const MOST_VOLUME_COPIES = 100;
 /** The names of 10,000 sandboxes may be taken before. */
 const HIGHEST_NUMBER = 10_000;
 
@@ -65,25 +70,29 @@ export async function namesOf(
   return made;
 }
 
-/**
- * The mounts of the copies. The locks keep the volumes until the copies are in the store. `named`: the ids of the
- * managed ones.
- */
-export async function sharedMounts(
+export interface CopiedMounts {
+  mounts: RunMount[];
+  /** The ids of managed volumes that all copies mount. */
+  shared: string[];
+  /** Managed volumes of which each copy gets one of its own. */
+  copied: CopiedSource[];
+}
+
+/** The mounts of the copies. The locks keep the volumes until the copies are in the store. */
+export async function mountsOfCopies(
   ctx: Context,
   tx: Sql,
   caller: Caller,
   { mounts }: RunSpec,
-  wanted: ForkRequest['volumes'],
-): Promise<{ mounts: RunMount[]; named: string[] }> {
-  if (mounts.every(({ type }) => type === 'tmpfs')) return { mounts, named: [] };
+  { volumes: wanted, count }: ForkRequest,
+): Promise<CopiedMounts> {
+  if (mounts.every(({ type }) => type === 'tmpfs')) return { mounts, shared: [], copied: [] };
   if (wanted === undefined)
-    refuse('volumes', 'the sandbox mounts volumes: send "share" to mount the same ones in its copies');
-  if (wanted === 'copy')
     refuse(
       'volumes',
-      `the ${ctx.runtime.name} runtime copies no volumes: send "share", or copy their files into others first`,
+      'the sandbox mounts volumes: send "share" to mount the same ones in its copies, or "copy" to give each copy its own',
     );
+  if (wanted === 'copy') refuseUncopied(ctx, caller, mounts);
   const written = mounts.find(({ type, options }) => type === 'disk_image' && options?.readonly !== true);
   if (written)
     refuse(
@@ -92,7 +101,34 @@ export async function sharedMounts(
     );
   refuseMounts(caller, { mounts });
   const { named } = await volumesOf(tx, caller.orgId, { mounts }, ctx.runtime);
-  return { mounts, named: [...named.values()] };
+  const ids = [...named.values()];
+  if (wanted === 'share') return { mounts, shared: ids, copied: [] };
+  const copied = await copySources(tx, caller.orgId, ids);
+  if (copied.length * count > MOST_VOLUME_COPIES)
+    refuse(
+      'volumes',
+      `${count} copies of ${copied.length} volumes are more than ${MOST_VOLUME_COPIES} volumes: ask for fewer copies, or send "share"`,
+    );
+  for (const { capacity_gib } of copied) await checkCap(tx, ctx.runtime, caller.orgId, capacity_gib);
+  return { mounts, shared: [], copied };
+}
+
+function refuseUncopied({ runtime }: Context, caller: Caller, mounts: readonly RunMount[]): void {
+  if (runtime.volumes !== undefined)
+    refuse(
+      'volumes',
+      `the ${runtime.name} runtime keeps the files of volumes, and copies none: send "share", or copy their files into others first`,
+    );
+  const ofHost = mounts.find(
+    ({ type, options }) => (type === 'bind' || type === 'disk_image') && options?.readonly !== true,
+  );
+  if (ofHost)
+    refuse(
+      'volumes',
+      `the mount at ${ofHost.guest} is a part of the host volume, which the organization has once: send "share", or mount it read-only`,
+    );
+  // Each copy gets new volumes.
+  requireScope(caller, 'volumes:write');
 }
 
 /** Copies that can never run side by side would wait for each other. */

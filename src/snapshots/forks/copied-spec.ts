@@ -2,6 +2,7 @@ import type { Capability } from '../../spec/capabilities.js';
 import type { PublishedPort } from '../../spec/network-schema.js';
 import type { RunMount, RunSpec } from '../../spec/run-spec.js';
 import type { SandboxSpec } from '../../spec/specification.js';
+import type { VolumeCopy } from './volume-names.js';
 
 export interface Specs {
   /** For callers. */
@@ -72,6 +73,29 @@ export function copiedSpecs(
         ...(shownInterface?.mtu == null ? {} : { interface: { mtu: shownInterface.mtu } }),
         secrets: inheritsSecrets ? (secrets ?? []) : [],
       },
+    },
+  };
+}
+
+/** Each copy has volumes of its own in the places of the ones of the source. */
+export function withCopiedVolumes({ spec, runSpec }: Specs, volumes: readonly VolumeCopy[]): Specs {
+  if (volumes.length === 0) return { spec, runSpec };
+  const byId = new Map(volumes.map((volume) => [volume.source.id, volume]));
+  const byName = new Map(volumes.map((volume) => [volume.source.name, volume]));
+  return {
+    spec: {
+      ...spec,
+      mounts: spec.mounts.map((mount) => {
+        const copy = mount.type === 'Named' ? byName.get(mount.name ?? '') : undefined;
+        return copy ? { ...mount, name: copy.name } : mount;
+      }),
+    },
+    runSpec: {
+      ...runSpec,
+      mounts: runSpec.mounts.map((mount) => {
+        const copy = mount.type === 'named' ? byId.get(mount.volumeId) : undefined;
+        return mount.type === 'named' && copy ? { ...mount, name: copy.name, volumeId: copy.id } : mount;
+      }),
     },
   };
 }

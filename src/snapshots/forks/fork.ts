@@ -34,14 +34,16 @@ import { SANDBOX } from '../../sandboxes/row.js';
 import { openSecrets, sealSecrets } from '../../secrets/secrets.js';
 import type { PublishedPort } from '../../spec/network-schema.js';
 import type { RunSecrets } from '../../spec/run-spec.js';
+import { insertCopies, type CopiedSource } from '../../volumes/copy-queries.js';
 import { insertSnapshot } from '../queries.js';
 import { refuseUnfinished, sourceOf } from '../source.js';
 import { refuseWithoutSnapshots } from '../supported.js';
-import { checkRequest, namesOf, refuseBadLabels, refuseTooMany, sharedMounts } from './check.js';
-import { copiedSpecs, withCopiedPorts, type Specs } from './copied-spec.js';
+import { checkRequest, mountsOfCopies, namesOf, refuseBadLabels, refuseTooMany } from './check.js';
+import { copiedSpecs, withCopiedPorts, withCopiedVolumes, type Specs } from './copied-spec.js';
 import { presentWithCopies } from './present.js';
 import type { ForkRow } from './queries.js';
 import type { ForkedSandbox, ForkOperation, ForkRequest } from './schema.js';
+import { volumesOfCopies, type VolumeCopy } from './volume-names.js';
 
 const ATTEMPTS = 5;
 const SPEC_BYTES_OF_UNIT = 16 * 1024;
@@ -54,10 +56,18 @@ interface Copies {
   specs: Specs;
   secrets: RunSecrets;
   ports: PublishedPort[];
-  volumeIds: string[];
+  /** The ids of volumes that all of them mount. */
+  sharedVolumes: string[];
+  copiedVolumes: CopiedSource[];
   /** Null: they do not start. */
   limits: Limits | null;
   at: Instant;
+}
+
+interface CopyIdentity {
+  name: string;
+  slug: string;
+  volumes: VolumeCopy[];
 }
 
 /**
@@ -79,13 +89,16 @@ export async function forkSandbox(
     isCounted = true;
   };
   for (let attempt = 1; ; attempt += 1) {
-    let current = { name: '', slug: '' };
+    let current: CopyIdentity = { name: '', slug: '', volumes: [] };
     try {
       return await inWrite(ctx, caller, async (tx, batch) => {
         const { row, copies } = await admit(ctx, tx, caller, key, request, countOnce);
         const sandboxes: ForkedSandbox[] = [];
-        for (const name of await namesOf(tx, caller.orgId, request, copies.source.name)) {
-          current = { name, slug: makeSlug() };
+        const names = await namesOf(tx, caller.orgId, request, copies.source.name);
+        const volumes = await volumesOfCopies(tx, caller.orgId, copies.copiedVolumes, names);
+        await insertCopies(tx, caller.orgId, copies.forkId, volumes.flat(), copies.at);
+        for (const [index, name] of names.entries()) {
+          current = { name, slug: makeSlug(), volumes: volumes[index]! };
           sandboxes.push(await insertCopy(ctx, tx, batch, caller, current, copies));
           // One statement for all of them would be as long as they are many.
           await batch.send();
@@ -94,9 +107,11 @@ export async function forkSandbox(
       });
     } catch (error) {
       const constraint = violatedConstraint(error);
-      // The service chose the slug, and the names unless the caller did.
+      // The service chose the slug and the names of volumes, and the other names unless the caller did.
       const isOwnChoice =
-        constraint === 'sandboxes_slug' || (constraint === 'sandboxes_name' && request.names === undefined);
+        constraint === 'sandboxes_slug' ||
+        constraint === 'volumes_name' ||
+        (constraint === 'sandboxes_name' && request.names === undefined);
       if (isOwnChoice && attempt < ATTEMPTS) continue;
       refuseTaken(constraint, current);
       throw error;
@@ -123,12 +138,12 @@ async function admit(
   const runSpec = capture.spec;
   const labels = withKeyLabels(caller, { ...runSpec.labels, ...request.labels }) ?? {};
   refuseBadLabels(labels);
-  const { mounts, named } = await sharedMounts(ctx, tx, caller, runSpec, request.volumes);
+  const { mounts, shared, copied } = await mountsOfCopies(ctx, tx, caller, runSpec, request);
   const forkId = newId();
   const inheritsSecrets = inheritedSecrets === 'inherit';
   const specs = copiedSpecs({ spec: source.spec!, runSpec }, { forkId, labels, mounts, inheritsSecrets });
   const bytes = stringifyExact(specs).length;
-  countUnits(count * (1 + Math.floor(bytes / SPEC_BYTES_OF_UNIT)) - 1);
+  countUnits(count * (1 + copied.length + Math.floor(bytes / SPEC_BYTES_OF_UNIT)) - 1);
   const asked = inheritedPorts === 'inherit' ? (runSpec.ports ?? []) : [];
   const ports = asked.map((port) => ({ ...port, host_port: 0 }));
   checkPublished(ctx.settings, { network: { ports } });
@@ -141,6 +156,7 @@ async function admit(
     times: count,
     snapshot: true,
     ports: count * ports.length,
+    cap: { gib: count * sum(copied.map(({ capacity_gib }) => capacity_gib ?? 0)), before: 0 },
     ...(start ? { start: { ephemeral: source.ephemeral, at, labels } } : {}),
   });
   checkSize(limits, runSpec);
@@ -175,6 +191,7 @@ async function admit(
       start,
       secrets: inheritedSecrets,
       ports: inheritedPorts,
+      ...(request.volumes === undefined ? {} : { volumes: request.volumes }),
     },
   });
   await announceSnapshot(tx, forkId);
@@ -185,11 +202,16 @@ async function admit(
     specs,
     secrets,
     ports,
-    volumeIds: named,
+    sharedVolumes: shared,
+    copiedVolumes: copied,
     limits: start ? limits : null,
     at,
   };
   return { row: row as ForkRow, copies };
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, one) => total + one, 0);
 }
 
 const NO_SECRETS: RunSecrets = { registry: null, values: {} };
@@ -209,13 +231,13 @@ async function insertCopy(
   tx: Transaction,
   batch: WriteBatch,
   caller: Writer,
-  { name, slug }: { name: string; slug: string },
-  { source, forkId, workerId, specs, secrets, ports: wanted, volumeIds, limits, at }: Copies,
+  { name, slug, volumes }: CopyIdentity,
+  { source, forkId, workerId, specs, secrets, ports: wanted, sharedVolumes, limits, at }: Copies,
 ): Promise<ForkedSandbox> {
   const { orgId, actor } = caller;
   const id = newId();
   const ports = await takePorts(ctx.settings, tx, caller, { network: { ports: wanted } });
-  const { spec, runSpec } = withCopiedPorts(specs, ports);
+  const { spec, runSpec } = withCopiedPorts(withCopiedVolumes(specs, volumes), ports);
   const created = {
     ...SANDBOX.initial,
     org_id: orgId,
@@ -256,7 +278,7 @@ async function insertCopy(
   await insertSandbox(batch, { ...row, run_spec: runSpec, changed_at: at, worker_id: workerId });
   await sealSecrets(batch, ctx.keyring, orgId, id, secrets);
   await insertLabels(batch, row, runSpec.labels);
-  await insertMounted(batch, orgId, id, volumeIds);
+  await insertMounted(batch, orgId, id, [...sharedVolumes, ...volumes.map((volume) => volume.id)]);
   await insertPublished(batch, orgId, id, ports);
   return { id, name, slug, status: row.status };
 }

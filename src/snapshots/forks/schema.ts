@@ -54,7 +54,7 @@ export const ForkRequest = Named(
     volumes: Type.Optional(
       Words(['share', 'copy'], {
         description:
-          '`share`: the copies mount the volumes of the sandbox. `copy` is refused: no engine copies them. A sandbox with volumes needs it.',
+          '`share`: the copies mount the volumes of the sandbox. `copy`: each copy gets named volumes of its own, with the same files. A sandbox with volumes needs it.',
       }),
     ),
     secrets: Type.Optional(

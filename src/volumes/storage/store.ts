@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
-import { chmod, mkdir, open, readdir, rename, rm, type FileHandle } from 'node:fs/promises';
+import { chmod, mkdir, open, readdir, rename, rm, rmdir, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { makeDirectories } from '../../lib/directories.js';
 import { SlotQueue } from '../../fairness/slot-queue.js';
@@ -10,6 +10,7 @@ import { DATA, INCOMING, MOUNT_POINT } from './disks/disk-image.js';
 import { VolumeDisks } from './disks/volume-disks.js';
 import { ignoreMissing, openAt, openDescendant, splitPath, VolumePathError } from './guest-path.js';
 import { removeTree } from './remove-tree.js';
+import { packTree, syncFileSystem, unpackTree } from './tar-program.js';
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
 
@@ -71,6 +72,38 @@ export class VolumeStore {
     if (disk) return { directory: join(volume, MOUNT_POINT), close: async () => disk.close() };
     const data = await open(join(volume, DATA), O_RDONLY | O_DIRECTORY | O_NOFOLLOW).catch(ignoreMissing);
     return data && { directory: volume, close: async () => data.close() };
+  }
+
+  /**
+   * Replaces everything in the volume `to`, which nobody uses yet, by the files of `from`, with owners, modes, links
+   * and holes. Others may write to `from` meanwhile: tar(1) follows no link of theirs. `onBytes` may throw. The files
+   * are on the disk when it resolves.
+   */
+  async fill(
+    orgId: string,
+    { from, to, capGib }: { from: string; to: string; capGib: number | null },
+    { onBytes, signal }: { onBytes: (bytes: number) => void; signal: AbortSignal },
+  ): Promise<void> {
+    // A copy that was interrupted left a part.
+    await this.remove(orgId, to);
+    const source = await this.holdData(orgId, from);
+    if (!source) return;
+    try {
+      await this.makeDirectories(orgId, to);
+      await this.holdToCap(orgId, to, capGib, { signal });
+      const target = (await this.holdData(orgId, to))!;
+      try {
+        await rmdir(join(target.directory, DATA));
+        const packed = packTree(source.directory, DATA);
+        await unpackTree(target.directory, DATA, counted(packed.content, onBytes, signal));
+        await packed.warnings();
+        await syncFileSystem(target.directory);
+      } finally {
+        await target.close();
+      }
+    } finally {
+      await source.close();
+    }
   }
 
   /** Writable for any guest user. */
@@ -187,6 +220,18 @@ export class VolumeStore {
 
   private pathOf(orgId: string, volumeId: string): string {
     return join(this.root, orgId, volumeId);
+  }
+}
+
+async function* counted(
+  content: AsyncIterable<Buffer>,
+  onBytes: (bytes: number) => void,
+  signal: AbortSignal,
+): AsyncGenerator<Buffer> {
+  for await (const chunk of content) {
+    signal.throwIfAborted();
+    onBytes(chunk.length);
+    yield chunk;
   }
 }
 

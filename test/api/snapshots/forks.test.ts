@@ -170,10 +170,8 @@ describe('copies of a sandbox', () => {
       { type: 'tmpfs', guest: '/fast', size_mib: 8 },
     ];
     const id = await start(client, 'mounting', { mounts });
-    for (const volumes of [undefined, 'copy']) {
-      const refused = await fork(client, id, { count: 1, volumes });
-      expect([refused.status, refused.body.error.details]).toEqual([400, { field: 'volumes' }]);
-    }
+    const unsaid = await fork(client, id, { count: 1 });
+    expect([unsaid.status, unsaid.body.error.details]).toEqual([400, { field: 'volumes' }]);
     await copied(client, id, { count: 1, names: ['sharing'], volumes: 'share' });
     expect((await show(client, 'sharing')).spec.mounts).toEqual((await show(client, 'mounting')).spec.mounts);
     await client.delete(`/v1/sandboxes/${id}`);

@@ -44,7 +44,7 @@ test('the end of a replacement and a create from the replaced snapshot do not wa
     // Without a repetition, so that a deadlock fails.
     const completing = inTransaction(
       pool,
-      async (own) => completeSnapshot(ctx, own, begun, { bytes: 1, contentDigest: 'sha256:00' }),
+      async (own) => completeSnapshot(ctx, own, begun, { bytes: 1, contentDigest: 'sha256:00' }, new Map()),
       { unhurried: true },
     );
     await waiting(1);

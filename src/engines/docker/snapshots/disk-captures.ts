@@ -90,7 +90,10 @@ export class DiskCaptures implements EngineSnapshots {
     await this.untilResumed(sandboxId, signal);
     signal.throwIfAborted();
     const entry: OwnCapture = { snapshotId, done: Promise.resolve(), isDisturbed: false };
-    const work = this.captureNow(capture, entry);
+    const work = this.captureNow(capture, entry).then(async (captured) => {
+      await capture.alongside?.();
+      return captured;
+    });
     entry.done = work.catch(() => undefined);
     this.capturing.set(sandboxId, entry);
     try {

@@ -55,7 +55,10 @@ export class DiskCaptures implements EngineSnapshots {
     const { sandboxId } = capture;
     await this.ended(sandboxId, signal);
     signal.throwIfAborted();
-    const work = this.captureNow(capture, signal);
+    const work = this.captureNow(capture, signal).then(async (captured) => {
+      await capture.alongside?.();
+      return captured;
+    });
     this.capturing.set(
       sandboxId,
       work.catch(() => undefined),
