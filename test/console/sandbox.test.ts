@@ -181,7 +181,42 @@ describeDocker('a browser on Docker', () => {
       expect(await page.evaluate('navigator.clipboard.readText()')).toMatch(/^link/);
       await page.locator('.xterm-helper-textarea').focus();
       await page.keyboard.press('Shift+Escape');
-      await page.getByLabel('Program').and(page.locator(':focus')).waitFor();
+      await page.getByRole('tab', { name: '1 /bin/sh' }).and(page.locator(':focus')).waitFor();
+    });
+
+    test('terminals are tabs, which run on while another is seen, by keyboard too', async () => {
+      const { page } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}/terminal`);
+      await page.getByRole('button', { name: 'Open a terminal' }).click();
+      await page.getByText('● connected').waitFor();
+      await page.keyboard.type('cd /tmp; echo in-$((1 + 1))-one\n');
+      const seen = page.locator('[role=tabpanel]:not([hidden]) .xterm-rows');
+      await seen.getByText('in-2-one').first().waitFor();
+      await page.getByRole('button', { name: 'Open a new terminal' }).click();
+      await page.getByRole('tab', { name: '2 /bin/sh', selected: true }).waitFor();
+      await page.locator('[role=tabpanel]:not([hidden])').getByText('● connected').waitFor();
+      await page.keyboard.type('echo in-$((1 + 1))-two\n');
+      await seen.getByText('in-2-two').first().waitFor();
+      await expectPresentable(page, 'sandbox-terminals');
+      await page.locator('[role=tabpanel]:not([hidden]) .xterm-helper-textarea').focus();
+      await page.keyboard.press('Shift+Escape');
+      await page.keyboard.press('ArrowLeft');
+      const first = page.getByRole('tab', { name: '1 /bin/sh', selected: true });
+      await first.and(page.locator(':focus')).waitFor();
+      // Another part of the page does not end them.
+      await page.getByRole('link', { name: 'Files' }).click();
+      await page.getByRole('button', { name: 'tmp/' }).waitFor();
+      await page.getByRole('link', { name: 'Terminal' }).click();
+      await first.click();
+      await page.locator('[role=tabpanel]:not([hidden]) .xterm-helper-textarea').focus();
+      await page.keyboard.type('echo still-$(pwd)\n');
+      await seen.getByText('still-/tmp').first().waitFor();
+      await page.keyboard.press('Shift+Escape');
+      await page.keyboard.press('Delete');
+      await first.waitFor({ state: 'detached' });
+      await page.getByRole('tab', { name: '2 /bin/sh', selected: true }).waitFor();
+      await page.getByRole('button', { name: 'Close' }).click();
+      await page.getByRole('tablist').waitFor({ state: 'detached' });
     });
 
     test('a terminal whose connection is lost says so, and another can be opened', async () => {
@@ -224,6 +259,49 @@ describeDocker('a browser on Docker', () => {
       await page.getByRole('button', { name: `Delete ${name}` }).click();
       await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
       await page.getByRole('button', { name: `Download ${name}` }).waitFor({ state: 'detached' });
+    });
+
+    test('a small text is made and edited here, and a version of somebody else is not lost', async () => {
+      const { page } = visitor;
+      await signInBrowser(page, client.key, `/console/sandboxes/${id}/files?folder=%2Ftmp`);
+      await tabTo(page, page.getByRole('button', { name: 'New', exact: true }));
+      await page.keyboard.press('Enter');
+      await page.getByLabel('Name in /tmp').fill('notes.txt');
+      await page.keyboard.press('Enter');
+      const editor = page.getByRole('dialog', { name: 'notes.txt' });
+      const field = editor.getByLabel('Text of notes.txt');
+      await field.and(page.locator(':focus')).waitFor();
+      await page.keyboard.type('first line\nsecond');
+      await expectPresentable(page, 'sandbox-editor');
+      await page.keyboard.press('Control+s');
+      await editor.waitFor({ state: 'detached' });
+      const content = async (body?: string) => {
+        const path = `/v1/sandboxes/${id}/files/content`;
+        return client.request(body === undefined ? 'GET' : 'PUT', path, {
+          query: { path: '/tmp/notes.txt' },
+          ...(body !== undefined && { body, headers: { 'content-type': 'application/octet-stream' } }),
+        });
+      };
+      expect((await content()).text).toBe('first line\nsecond');
+      await page.getByRole('button', { name: 'notes.txt', exact: true }).click();
+      await field.fill('mine');
+      await content('theirs');
+      await editor.getByRole('button', { name: 'Save' }).click();
+      const question = page.getByRole('dialog', { name: 'The file has changed meanwhile' });
+      await question.getByRole('button', { name: 'Cancel' }).click();
+      expect((await content()).text).toBe('theirs');
+      await editor.getByRole('button', { name: 'Save' }).click();
+      await question.getByRole('button', { name: 'Replace it' }).click();
+      await editor.waitFor({ state: 'detached' });
+      expect((await content()).text).toBe('mine');
+      await content('no text: \0');
+      await page.getByRole('button', { name: 'notes.txt', exact: true }).click();
+      await editor.getByText('This is not a text in UTF-8').waitFor();
+      await page.keyboard.press('Escape');
+      await editor.waitFor({ state: 'detached' });
+      await page.getByRole('button', { name: 'Delete notes.txt' }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+      await page.getByRole('button', { name: 'notes.txt', exact: true }).waitFor({ state: 'detached' });
     });
 
     test('the keyboard alone reaches its parts, uploads a file, and deletes the sandbox', async () => {

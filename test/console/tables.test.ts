@@ -78,6 +78,33 @@ describeBrowser('tables of the console', () => {
     expect(await headOf(page, 'Memory').getByRole('button').count()).toBe(0);
   });
 
+  test('all pages are one table, which is live and ordered by any column', async () => {
+    const { page } = its.visitor;
+    const ids: string[] = [];
+    for (let number = 0; number < 120; number += 1) {
+      const resources = { vcpus: 1, memory_mib: 128 + (number % 60) };
+      ids.push(await create(`box-${String(number).padStart(3, '0')}`, { resources }));
+    }
+    await signInBrowser(page, its.client.key, '/console/sandboxes?sort=name');
+    await tabTo(page, page.getByRole('button', { name: 'Show all in one table' }));
+    await page.keyboard.press('Enter');
+    await page.getByRole('status').getByText('120 sandboxes').waitFor();
+    expect(new URL(page.url()).searchParams.get('show')).toBe('all');
+    await page.getByRole('link', { name: 'box-119' }).waitFor();
+    await headOf(page, 'Memory').getByRole('button').click();
+    await expect.poll(async () => (await namesIn(page)).slice(0, 2)).toEqual(['box-119', 'box-059']);
+    await expectPresentable(page, 'tables-whole');
+    // A change, a deletion and a creation elsewhere are shown without a reload.
+    await its.client.post(`/v1/sandboxes/${ids[59]}/start`);
+    await page.getByRole('row', { name: 'box-059' }).getByText('running').waitFor();
+    await its.client.delete(`/v1/sandboxes/${ids[119]}`);
+    await page.getByRole('link', { name: 'box-119' }).waitFor({ state: 'detached' });
+    await create('newest', { resources: { vcpus: 1, memory_mib: 4096 } });
+    await page.getByRole('link', { name: 'newest' }).waitFor();
+    await page.getByRole('button', { name: 'Show pages' }).click();
+    await page.getByRole('button', { name: 'Next page' }).waitFor();
+  });
+
   test('columns and density are chosen, and the browser keeps them but no key', async () => {
     const { page } = its.visitor;
     await create('one');

@@ -69,7 +69,7 @@ export function Keys() {
     { title: 'Labels', cell: ({ labels }) => <Tags of={labels} folded />, isMinor: true, isWide: true },
     {
       title: 'Scopes',
-      cell: ({ scopes }) => scopes.map((scope) => <code key={scope} class="scope">{`${scope} `}</code>),
+      cell: ({ scopes }) => <code title={scopes.join(', ')}>{scopes.join(', ')}</code>,
       isMinor: true,
       isWide: true,
     },
@@ -163,7 +163,7 @@ function Status({ of, ended }: { of: ApiKeyResponse; ended: () => void }) {
       <Badge status={isExpired ? 'expired' : 'active'} />
       {expires_at !== null && (
         <small>
-          {isExpired ? 'since' : 'until'} <Time at={expires_at} />
+          {isExpired ? 'ended' : 'ends'} <Time at={expires_at} relative />
         </small>
       )}
       {previous_secret_until !== null && (

@@ -72,11 +72,11 @@ export function CommandPalette({ close }: { close: () => void }) {
         type="search"
         autofocus
         role="combobox"
-        aria-label="A command, or the beginning of a sandbox's name"
+        aria-label="A command, or a part of a sandbox's name"
         aria-expanded="true"
         aria-controls="commands"
         aria-activedescendant={commands.length > 0 ? `command-${chosen}` : undefined}
-        placeholder="A command, or the beginning of a sandbox's name"
+        placeholder="A command, or a part of a sandbox's name"
         value={text}
         onInput={({ currentTarget }) => {
           setText(currentTarget.value);

@@ -1,4 +1,4 @@
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import { signal } from '@preact/signals';
 import { addressOf } from './api';
 import type { EventResponse } from './api-types';
@@ -44,33 +44,47 @@ function notify(event: EventResponse | undefined): void {
   for (const listener of listeners) listener(event);
 }
 
-/**
- * Calls `reload` soon after a change of a category; undefined: of any. Changes within `gatherMs` are one call. A page
- * that asks for much gathers for longer.
- */
-export function useLive(category: string | undefined, reload: () => void, gatherMs = GATHER_MS): void {
+/** Calls `hear` for each event of a category, and with undefined where events may have been missed. */
+export function useEvents(category: string | undefined, hear: Listener): void {
+  const latest = useRef(hear);
+  latest.current = hear;
   useEffect(() => {
-    let timers: ReturnType<typeof setTimeout>[] = [];
     const listener: Listener = (event) => {
       if (event !== undefined && category !== undefined && event.category !== category) return;
-      if (timers.length > 0) return;
-      timers = [
-        setTimeout(() => {
-          timers = [];
-          reload();
-        }, gatherMs),
-      ];
+      latest.current(event);
     };
     listeners.add(listener);
     if (stop === undefined) begin();
     return () => {
       listeners.delete(listener);
-      for (const timer of timers) clearTimeout(timer);
       if (listeners.size > 0) return;
       stop?.abort();
       stop = undefined;
     };
   }, [category]);
+}
+
+/**
+ * Calls `reload` soon after a change of a category; undefined: of any. Changes within `gatherMs` are one call. A page
+ * that asks for much gathers for longer.
+ */
+export function useLive(category: string | undefined, reload: () => void, gatherMs = GATHER_MS): void {
+  const timer = useRef<ReturnType<typeof setTimeout>>();
+  const latest = useRef(reload);
+  latest.current = reload;
+  useEffect(
+    () => () => {
+      clearTimeout(timer.current);
+      timer.current = undefined;
+    },
+    [category],
+  );
+  useEvents(category, () => {
+    timer.current ??= setTimeout(() => {
+      timer.current = undefined;
+      latest.current();
+    }, gatherMs);
+  });
 }
 
 /** Asks again while `isChanging`, for statuses that last shorter than an event needs, or amounts that have none. */

@@ -5,6 +5,21 @@
  * its rows take the global document.
  */
 export function styleByScript(document: Document): () => void {
+  holders += 1;
+  restoreAll ??= replaceCreation(document);
+  return () => {
+    holders -= 1;
+    if (holders > 0) return;
+    restoreAll?.();
+    restoreAll = undefined;
+  };
+}
+
+/** Several terminals share one replacement, which the last of them takes back. */
+let holders = 0;
+let restoreAll: (() => void) | undefined;
+
+function replaceCreation(document: Document): () => void {
   const sheets: CSSStyleSheet[] = [];
   const plain = document.createElement.bind(document);
   const styleElement = (): HTMLElement => {

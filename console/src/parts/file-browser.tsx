@@ -9,8 +9,10 @@ import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { confirm } from './confirm';
 import { Empty } from './empty';
+import { FileEditor, MOST_EDITED_BYTES } from './file-editor';
 import { Loaded } from './loaded';
 import { LongTable } from './long-table';
+import { NewEntry } from './new-entry';
 import type { Column } from './table';
 import { Time } from './time';
 
@@ -26,7 +28,9 @@ export function FileBrowser({ address, first }: { address: string; first: string
     const answer = await request(address, { headers: pathHeader(folder), signal });
     return (await answer.json()) as SandboxFileList;
   });
-  const open = (path: string) => url.set({ folder: path === first ? undefined : path });
+  const open = (path: string) => url.set({ folder: path === first ? undefined : path, file: undefined });
+  // The size is known before a file is read.
+  const edited = list.data?.entries.find((file) => file.path === url.get('file') && canEdit(file));
   const change = async (run: () => Promise<unknown>, done: string) => {
     setBusy(true);
     await attempt(run, done);
@@ -68,14 +72,22 @@ export function FileBrowser({ address, first }: { address: string; first: string
   const columns: readonly Column<SandboxFile>[] = [
     {
       title: 'Name',
-      cell: ({ path, kind }) =>
-        kind === 'directory' ? (
-          <button type="button" class="link" onClick={() => open(path)}>
-            {nameOf(path)}/
+      cell: (file) => {
+        const name = nameOf(file.path);
+        if (file.kind === 'directory') {
+          return (
+            <button type="button" class="link" title={name} onClick={() => open(file.path)}>
+              {name}/
+            </button>
+          );
+        }
+        if (!canEdit(file)) return name;
+        return (
+          <button type="button" class="link" title={name} onClick={() => url.set({ file: file.path })}>
+            {name}
           </button>
-        ) : (
-          nameOf(path)
-        ),
+        );
+      },
       isWide: true,
       value: ({ path }) => nameOf(path),
     },
@@ -124,7 +136,16 @@ export function FileBrowser({ address, first }: { address: string; first: string
         <button type="button" disabled={folder === first} onClick={() => open(parentOf(folder))}>
           Parent folder
         </button>
-        <code>{folder}</code>
+        <code class="path">{folder}</code>
+        <NewEntry
+          of={address}
+          folder={folder}
+          made={(path, kind) => {
+            list.reload();
+            if (kind === 'file') url.set({ file: path });
+            else open(path);
+          }}
+        />
         <label class="button">
           Upload
           <input
@@ -139,7 +160,9 @@ export function FileBrowser({ address, first }: { address: string; first: string
       <Loaded resource={list}>
         {({ entries }) =>
           entries.length === 0 ? (
-            <Empty title="This folder is empty" />
+            <Empty title="This folder is empty">
+              <p>Upload files, or make one here, with the buttons above.</p>
+            </Empty>
           ) : (
             <LongTable
               key={folder}
@@ -152,6 +175,19 @@ export function FileBrowser({ address, first }: { address: string; first: string
           )
         }
       </Loaded>
+      {edited !== undefined && (
+        <FileEditor
+          key={edited.path}
+          address={address}
+          path={edited.path}
+          close={() => url.set({ file: undefined }, { replace: true })}
+          saved={list.reload}
+        />
+      )}
     </>
   );
+}
+
+function canEdit({ kind, size }: SandboxFile): boolean {
+  return kind === 'file' && size <= MOST_EDITED_BYTES;
 }

@@ -5,43 +5,31 @@ import { Field } from './field';
 import { sortRows } from './sorting';
 import { Table, type TableProps } from './table';
 
-/** Shown at once: the browser stays quick. */
-const STEP = 500;
+/** Fewer rows are seen at a glance. */
+const SEARCHED = 100;
 
 /** A table of rows that the page has all of. The rows of a long one can be searched by name. */
 export function LongTable<T>({ rows: given, ...table }: TableProps<T>) {
-  // The order concerns all rows, of which the table has a part.
-  const sort = useUrlState().get('sort');
+  const sort = useUrlState().get('sort') || (table.sortedBy ?? '');
   const rows = useMemo(() => sortRows(given, table.columns, sort), [given, sort]);
-  const [limit, setLimit] = useState(STEP);
   const [search, setSearch] = useState('');
-  if (rows.length <= STEP) return <Table {...table} rows={rows} isWhole />;
-  const found = search === '' ? rows : rows.filter((row) => table.name(row).includes(search));
-  const shown = Math.min(limit, found.length);
+  if (rows.length <= SEARCHED) return <Table {...table} rows={rows} isWhole />;
+  const part = search.toLowerCase();
+  const found = part === '' ? rows : rows.filter((row) => table.name(row).toLowerCase().includes(part));
   return (
     <>
-      <Field label="Name contains">
-        <input
-          type="search"
-          value={search}
-          onInput={({ currentTarget: { value } }) => {
-            setSearch(value);
-            setLimit(STEP);
-          }}
-        />
-      </Field>
-      <p role="status">
-        {shown.toLocaleString('en')} of {found.length.toLocaleString('en')} are shown.
-      </p>
-      {shown === 0 ? (
+      <div class="filters">
+        <Field label="Name contains">
+          <input type="search" value={search} onInput={({ currentTarget: { value } }) => setSearch(value)} />
+        </Field>
+        <small role="status">
+          {found.length.toLocaleString('en')} of {rows.length.toLocaleString('en')}
+        </small>
+      </div>
+      {found.length === 0 ? (
         <Empty title="No name contains this" />
       ) : (
-        <Table {...table} rows={found.slice(0, shown)} isWhole />
-      )}
-      {shown < found.length && (
-        <button type="button" onClick={() => setLimit(limit + STEP)}>
-          Show {Math.min(STEP, found.length - shown)} more
-        </button>
+        <Table {...table} rows={found} isWhole isSorted />
       )}
     </>
   );

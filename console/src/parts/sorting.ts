@@ -39,11 +39,14 @@ export function sortRows<T>(
   const value = column?.value;
   if (value === undefined) return rows;
   const sign = current.startsWith('-') ? -1 : 1;
-  return rows.toSorted((a, b) => {
-    const [left, right] = [value(a), value(b)];
+  // The value of a row is computed once, not in each of the comparisons: 10,000 rows need 130,000 of them.
+  const keyed = rows.map((row) => ({ row, value: value(row) }));
+  keyed.sort(({ value: left }, { value: right }) => {
+    if (left === right) return 0;
     // Missing values are last in both orders.
     if (left == null || right == null) return Number(left == null) - Number(right == null);
     if (typeof left === 'number' && typeof right === 'number') return sign * (left - right);
     return sign * collator.compare(String(left), String(right));
   });
+  return keyed.map(({ row }) => row);
 }

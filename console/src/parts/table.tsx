@@ -1,7 +1,10 @@
 import type { ComponentChildren } from 'preact';
+import { useMemo, useRef } from 'preact/hooks';
 import { isShown } from '../lib/chosen-columns';
 import { useUrlState } from '../lib/url-state';
+import { useRowWindow } from './row-window';
 import { nextSort, sortRows, sortsOf, type Sortable } from './sorting';
+import { useSteadyWidths } from './steady-widths';
 
 export interface Column<T> extends Sortable<T> {
   cell: (row: T) => ComponentChildren;
@@ -30,24 +33,35 @@ export interface TableProps<T> {
   isWhole?: boolean;
   /** The value of `sort` that the rows have without one in the address. */
   sortedBy?: string;
+  /** The rows are in the order of the address. */
+  isSorted?: boolean;
 }
 
 export function Table<T>(props: TableProps<T>) {
   const { caption, columns, id, name, selection, isWhole = false, sortedBy = '' } = props;
   const sort = useUrlState().get('sort') || sortedBy;
-  const rows = isWhole ? sortRows(props.rows, columns, sort) : props.rows;
+  const rows = useMemo(
+    () => (isWhole && props.isSorted !== true ? sortRows(props.rows, columns, sort) : props.rows),
+    [props.rows, props.isSorted, isWhole, columns, sort],
+  );
   const shown = columns.filter((column) => isShown(caption, column));
+  const head = useRef<HTMLTableRowElement>(null);
+  const body = useRef<HTMLTableSectionElement>(null);
+  const near = useRowWindow(rows.length, body);
+  const { from, to, above, below } = near ?? { from: 0, to: rows.length, above: 0, below: 0 };
+  useSteadyWidths(head, near !== undefined, `${caption} ${shown.map(({ title }) => title).join()}`);
   const toggle = (row: string, { selected, change }: Selection) => {
     const next = new Set(selected);
     if (!next.delete(row)) next.add(row);
     change(next);
   };
+  const width = shown.length + (selection === undefined ? 0 : 1);
   return (
     <div class="table-scroll" tabIndex={0} role="region" aria-label={caption}>
-      <table>
+      <table aria-rowcount={near === undefined ? undefined : rows.length + 1}>
         <caption class="unseen">{caption}</caption>
         <thead>
-          <tr>
+          <tr ref={head}>
             {selection !== undefined && (
               <th scope="col" class="tick">
                 <input
@@ -65,9 +79,14 @@ export function Table<T>(props: TableProps<T>) {
             ))}
           </tr>
         </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={id(row)} class={selection?.selected.has(id(row)) ? 'selected' : ''}>
+        <tbody ref={body}>
+          {above > 0 && <Gap key="above" height={above} width={width} />}
+          {rows.slice(from, to).map((row, place) => (
+            <tr
+              key={id(row)}
+              class={selection?.selected.has(id(row)) ? 'selected' : ''}
+              aria-rowindex={near === undefined ? undefined : from + place + 2}
+            >
               {selection !== undefined && (
                 <td class="tick">
                   <input
@@ -78,14 +97,44 @@ export function Table<T>(props: TableProps<T>) {
                   />
                 </td>
               )}
-              {shown.map((column, place) => (
-                <Cell key={place} column={column} row={row} />
-              ))}
+              <Cells row={row} columns={columns} caption={caption} />
             </tr>
           ))}
+          {below > 0 && <Gap key="below" height={below} width={width} />}
         </tbody>
       </table>
     </div>
+  );
+}
+
+/** Stands for rows that are not drawn. */
+function Gap({ height, width }: { height: number; width: number }) {
+  return (
+    <tr class="gap" aria-hidden="true">
+      <td colSpan={width} style={{ height }} />
+    </tr>
+  );
+}
+
+interface CellsProps<T> {
+  row: T;
+  columns: readonly Column<T>[];
+  caption: string;
+}
+
+/**
+ * The cells of a row. They read the signal of the chosen columns. @preact/signals draws such a component again only
+ * after a change of a property or of a signal. So a scroll or a selection draws no other row again.
+ */
+function Cells<T>({ row, columns, caption }: CellsProps<T>) {
+  return (
+    <>
+      {columns
+        .filter((column) => isShown(caption, column))
+        .map((column) => (
+          <Cell key={column.title} column={column} row={row} />
+        ))}
+    </>
   );
 }
 

@@ -1,4 +1,4 @@
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { Link, useLocation, useParams } from 'wouter-preact';
 import { announce } from '../lib/announce';
 import { attempt } from '../lib/attempt';
@@ -10,6 +10,7 @@ import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
 import { confirm } from '../parts/confirm';
+import { Empty } from '../parts/empty';
 import { FileBrowser } from '../parts/file-browser';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
@@ -24,7 +25,7 @@ import { Overview } from './overview';
 import { Previews } from './previews';
 import { Runs } from './runs';
 import { Sessions } from './sessions';
-import { Terminal } from './terminal';
+import { Terminals } from './terminals';
 import { Usage } from './usage';
 
 const TABS = {
@@ -47,6 +48,9 @@ export function Sandbox() {
   const url = useUrlState();
   const fork = url.get('fork');
   const [isCapturing, setCapturing] = useState(false);
+  // Its terminals stay while another tab is shown.
+  const hadTerminal = useRef(false);
+  if (tab === 'terminal') hadTerminal.current = true;
   const sandbox = useResource(`sandbox:${id}`, (signal) =>
     call('GET /v1/sandboxes/{sandbox_id}', { path: { sandbox_id: id }, signal }),
   );
@@ -115,6 +119,7 @@ export function Sandbox() {
       <Loaded resource={sandbox}>
         {(data) => (
           <>
+            {hadTerminal.current && <Terminals key={id} sandbox={data} isShown={tab === 'terminal'} />}
             <Shown key={`${id}${tab}`} tab={tab as Tab} sandbox={data} />
             {fork === 'form' && (
               <Fork
@@ -143,8 +148,15 @@ export function Sandbox() {
 function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
   if (tab === 'runs') return <Runs sandbox={sandbox} />;
   if (tab === 'logs') return <Logs key={sandbox.started_at} sandbox={sandbox} />;
-  if (tab === 'terminal') return <Terminal sandbox={sandbox} />;
+  if (tab === 'terminal') return null;
   if (tab === 'sessions') return <Sessions sandbox={sandbox} />;
+  if (tab === 'files' && sandbox.status !== 'running') {
+    return (
+      <Empty title="The sandbox does not run">
+        <p>Its files are listed while it runs. Start it with the button above.</p>
+      </Empty>
+    );
+  }
   if (tab === 'files') return <FileBrowser address={`/v1/sandboxes/${sandbox.id}/files`} first="/" />;
   if (tab === 'previews') return <Previews sandbox={sandbox} />;
   if (tab === 'network') return <Network sandbox={sandbox} />;

@@ -23,7 +23,8 @@ interface TerminalOptions {
 /** The service takes at most 64 KiB in a message, and a pasted text may be longer. */
 const MOST_BYTES = 32_768;
 
-export async function openTerminal(place: HTMLElement, options: TerminalOptions): Promise<void> {
+/** Opens a terminal in `place` until the signal aborts. Returns the function that moves the focus into it. */
+export async function openTerminal(place: HTMLElement, options: TerminalOptions): Promise<() => void> {
   const { sandboxId, command, signal, changed, leave } = options;
   const restore = styleByScript(document);
   const terminal = new Terminal({
@@ -38,7 +39,10 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
   place.replaceChildren();
   terminal.open(place);
   fit.fit();
-  const resized = new ResizeObserver(() => fit.fit());
+  // A hidden terminal has no size, and keeps its columns until it is seen again.
+  const resized = new ResizeObserver(() => {
+    if (place.offsetParent !== null) fit.fit();
+  });
   resized.observe(place);
   signal.addEventListener('abort', () => {
     resized.disconnect();
@@ -52,7 +56,8 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
     body: { cmd: command, rows, cols },
     signal,
   });
-  if (signal.aborted) return;
+  const focus = () => terminal.focus();
+  if (signal.aborted) return focus;
   const address = new URL(BASE_PATH + path, location.href);
   address.protocol = address.protocol.replace('http', 'ws');
   const socket = new WebSocket(address, ['sandkeep.terminal.v1', `ticket.${ticket}`]);
@@ -61,7 +66,7 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
   let ending: string | undefined;
   socket.addEventListener('open', () => {
     changed({ kind: 'open', text: '● connected' });
-    terminal.focus();
+    if (place.offsetParent !== null) focus();
   });
   socket.addEventListener('message', ({ data }) => {
     if (typeof data === 'string') ending = inWords(JSON.parse(data) as Ending);
@@ -94,6 +99,7 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
   terminal.onResize(({ rows, cols }) => {
     if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ type: 'resize', rows, cols }));
   });
+  return focus;
 }
 
 type Ending = { type: 'exited'; exit_code: number } | { type: 'failed'; error: unknown };

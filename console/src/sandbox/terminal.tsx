@@ -1,32 +1,40 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Problem } from '../lib/api';
-import type { SandboxResponse } from '../lib/api-types';
 import { ErrorPanel } from '../parts/error-panel';
-import { Field } from '../parts/field';
 import type { TerminalState } from './terminal-session';
 
-export function Terminal({ sandbox }: { sandbox: SandboxResponse }) {
+interface TerminalProps {
+  sandboxId: string;
+  command: string;
+  /** The focus moves into the terminal when this number changes, but not to 0. */
+  entered: number;
+  leave: () => void;
+  close: () => void;
+}
+
+/** One terminal, which is opened at once. Its program ends when it is closed. */
+export function Terminal({ sandboxId, command, entered, leave, close }: TerminalProps) {
   const place = useRef<HTMLDivElement>(null);
-  const field = useRef<HTMLInputElement>(null);
-  const [command, setCommand] = useState('/bin/sh');
+  const focus = useRef<() => void>();
   const [round, setRound] = useState(0);
-  const [state, setState] = useState<TerminalState>({ kind: 'closed', text: '' });
+  const [state, setState] = useState<TerminalState>({ kind: 'closed', text: 'connecting…' });
   const [problem, setProblem] = useState<Problem>();
 
   useEffect(() => {
-    if (round === 0 || place.current === null) return undefined;
+    if (place.current === null) return undefined;
     const target = place.current;
     const controller = new AbortController();
     setProblem(undefined);
     const open = async () => {
       try {
         const { openTerminal } = await import('./terminal-session');
-        await openTerminal(target, {
-          sandboxId: sandbox.id,
+        if (controller.signal.aborted) return;
+        focus.current = await openTerminal(target, {
+          sandboxId,
           command,
           signal: controller.signal,
           changed: setState,
-          leave: () => field.current?.focus(),
+          leave,
         });
       } catch (error) {
         if (controller.signal.aborted) return;
@@ -38,34 +46,20 @@ export function Terminal({ sandbox }: { sandbox: SandboxResponse }) {
     void open();
     return () => controller.abort();
   }, [round]);
+  useEffect(() => {
+    if (entered > 0) focus.current?.();
+  }, [entered]);
 
   return (
     <>
-      <form
-        class="filters"
-        onSubmit={(event) => {
-          event.preventDefault();
-          setRound(round + 1);
-        }}
-      >
-        <Field label="Program">
-          <input
-            ref={field}
-            value={command}
-            required
-            onInput={({ currentTarget }) => setCommand(currentTarget.value)}
-          />
-        </Field>
-        <button type="submit" class="primary" disabled={state.kind === 'open'}>
-          {round === 0 ? 'Open a terminal' : 'Open a new terminal'}
-        </button>
+      <div class="actions terminal-state">
         <small role="status">{state.text}</small>
-        <small>
-          <kbd>Ctrl Shift C</kbd> copies the selection, <kbd>Shift Escape</kbd> leaves the terminal.
-        </small>
-      </form>
+        <button type="button" class="quiet bar-end" onClick={close}>
+          Close
+        </button>
+      </div>
       {problem !== undefined && <ErrorPanel problem={problem} retry={() => setRound(round + 1)} />}
-      <div ref={place} class={round === 0 || problem !== undefined ? '' : 'terminal'} />
+      <div ref={place} class={problem === undefined ? 'terminal' : ''} />
     </>
   );
 }

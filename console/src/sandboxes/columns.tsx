@@ -43,7 +43,8 @@ export const COLUMNS: readonly Column<SandboxResponse>[] = [
   },
   {
     title: 'Image',
-    cell: ({ spec }) => <code title={spec?.image ?? undefined}>{spec?.image}</code>,
+    // The end of the name tells images apart: registry and folder are often the same.
+    cell: ({ spec }) => <code title={spec?.image ?? undefined}>{spec?.image?.split('/').at(-1)}</code>,
     isWide: true,
     isMinor: true,
     value: ({ spec }) => spec?.image,

@@ -51,7 +51,11 @@ export function verbsOf({
   paused_at?: string | null;
   runtime?: string | null;
 }): Verb[] {
+  const runs = status === 'running' || status === 'starting';
   const offered: Partial<Record<Verb, boolean>> = {
+    start: !runs,
+    stop: runs,
+    restart: status === 'running',
     pause: status === 'running' && PAUSING.has(runtime),
     resume: status === 'stopped' && paused_at != null,
   };

@@ -17,6 +17,8 @@ import { Filters } from './filters';
 import { FIRST_LINE } from './first-line';
 import { pageWithMatches } from './page-with-matches';
 import { SavedFilters } from './saved-filters';
+import { useWholeList } from './whole-list';
+import { WholeTable } from './whole-table';
 
 const PAGE_SIZE = 50;
 const CHANGING: ReadonlySet<string> = new Set(['starting', 'stopping']);
@@ -26,13 +28,17 @@ export function Sandboxes() {
   const url = useUrlState();
   const filters = useFilters();
   const query = { ...queryOf(url), limit: PAGE_SIZE };
-  const list = useResource(`sandboxes:${JSON.stringify(query)}`, (signal) => pageWithMatches(query, signal), {
-    keeps: true,
-  });
+  const isWhole = url.get('show') === 'all';
+  const whole = useWholeList(query, isWhole);
+  const list = useResource(
+    `sandboxes:${isWhole ? 'whole' : JSON.stringify(query)}`,
+    isWhole ? undefined : (signal) => pageWithMatches(query, signal),
+    { keeps: true },
+  );
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   useLive('sandbox', list.reload);
   useWhileChanging(list.data?.data.some(({ status }) => CHANGING.has(status)) ?? false, list.reload);
-  const rows = list.data?.data ?? [];
+  const rows = isWhole ? whole.rows : (list.data?.data ?? []);
   const chosen = rows.filter(({ id }) => selected.has(id));
   const isFiltered = searchOf(url) !== '' || query.cursor !== undefined;
 
@@ -54,7 +60,12 @@ export function Sandboxes() {
         <Filters />
         <SavedFilters />
         <FilterChips />
-        <span class="bar-end">
+        <span class="bar-end actions">
+          {(isWhole || list.data?.has_more === true || query.cursor !== undefined) && (
+            <button type="button" onClick={() => url.set({ show: isWhole ? undefined : 'all' })}>
+              {isWhole ? 'Show pages' : 'Show all in one table'}
+            </button>
+          )}
           <TableView of="Sandboxes" columns={COLUMNS} />
         </span>
       </search>
@@ -62,44 +73,48 @@ export function Sandboxes() {
         chosen={chosen}
         done={() => {
           setSelected(new Set());
-          list.reload();
+          (isWhole ? whole : list).reload();
         }}
       />
-      <div class="loaded" aria-busy={list.isStale}>
-        <Loaded resource={list}>
-          {({ data, has_more, next_cursor }) =>
-            data.length > 0 ? (
-              <>
-                <Table
-                  caption="Sandboxes"
-                  columns={COLUMNS}
-                  rows={data}
-                  id={({ id }) => id}
-                  name={({ name }) => name}
-                  selection={{ selected, change: setSelected }}
-                  isWhole={!has_more && query.cursor === undefined}
-                  sortedBy={NEWEST_FIRST}
-                />
-                <Pager next={next_cursor} hasMore={has_more} />
-              </>
-            ) : isFiltered ? (
-              <Empty title="No sandbox matches">
-                <p>The filters leave none. Remove one of them, or all:</p>
-                <button type="button" onClick={() => filters.set(NO_FILTER)}>
-                  Remove the filters
-                </button>
-              </Empty>
-            ) : (
-              <Empty title="No sandbox yet" line={FIRST_LINE}>
-                <p>
-                  A sandbox is an isolated computer from an image, for code that you do not trust. Create one
-                  with the button above, or with a key in the variable KEY:
-                </p>
-              </Empty>
-            )
-          }
-        </Loaded>
-      </div>
+      {isWhole ? (
+        <WholeTable list={whole} selection={{ selected, change: setSelected }} />
+      ) : (
+        <div class="loaded" aria-busy={list.isStale}>
+          <Loaded resource={list}>
+            {({ data, has_more, next_cursor }) =>
+              data.length > 0 ? (
+                <>
+                  <Table
+                    caption="Sandboxes"
+                    columns={COLUMNS}
+                    rows={data}
+                    id={({ id }) => id}
+                    name={({ name }) => name}
+                    selection={{ selected, change: setSelected }}
+                    isWhole={!has_more && query.cursor === undefined}
+                    sortedBy={NEWEST_FIRST}
+                  />
+                  <Pager next={next_cursor} hasMore={has_more} />
+                </>
+              ) : isFiltered ? (
+                <Empty title="No sandbox matches">
+                  <p>The filters leave none. Remove one of them, or all:</p>
+                  <button type="button" onClick={() => filters.set(NO_FILTER)}>
+                    Remove the filters
+                  </button>
+                </Empty>
+              ) : (
+                <Empty title="No sandbox yet" line={FIRST_LINE}>
+                  <p>
+                    A sandbox is an isolated computer from an image, for code that you do not trust. Create
+                    one with the button above, or with a key in the variable KEY:
+                  </p>
+                </Empty>
+              )
+            }
+          </Loaded>
+        </div>
+      )}
       {url.get('create') !== '' && <Lazy load={loadCreate} />}
     </Page>
   );
