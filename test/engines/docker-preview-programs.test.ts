@@ -7,6 +7,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { testInBrowser } from '../console/browser.js';
 import { describeImage } from '../support/container-image.js';
+import { until } from '../support/polling.js';
 import { prepareImages } from '../support/prepare-images.js';
 import { startPrograms, type ProgramsService } from '../support/programs-service.js';
 import { makePrograms, PROGRAMS_IMAGE } from '../support/programs.js';
@@ -31,7 +32,12 @@ describeImage('programs of others through previews of a domain with TLS', () => 
     'Vite replaces a module of a React page over its WebSocket, and keeps the state',
     async () => {
       // Vite answers to names that it knows. The other way is its setting server.allowedHosts.
-      const blocked = await programs.get(await programs.open(VITE));
+      const preview = await programs.open(VITE);
+      // On a busy machine, Vite did not listen once, right after its first answer.
+      const blocked = await until(
+        async () => programs.get(preview),
+        ({ status }) => status !== 502,
+      );
       expect([blocked.status, blocked.text]).toEqual([403, expect.stringContaining('allowedHosts')]);
       const { url } = await programs.open(VITE, { host: 'sandbox' });
       const write = (text: string) =>
