@@ -105,6 +105,30 @@ describeBrowser('tables of the console', () => {
     await page.getByRole('button', { name: 'Next page' }).waitFor();
   });
 
+  test('a row of all pages that was read for another filter does not bring that list back', async () => {
+    const { page } = its.visitor;
+    const id = await create('kept-1');
+    await create('other-1');
+    await signInBrowser(page, its.client.key, '/console/sandboxes?show=all');
+    await page.getByRole('link', { name: 'other-1' }).waitFor();
+    let release: () => void = () => undefined;
+    const isReleased = new Promise<void>((resolve) => (release = resolve));
+    const isAsked = page.waitForRequest((request) => request.url().endsWith(`/v1/sandboxes/${id}`));
+    const isAnswered = page.waitForResponse((response) => response.url().endsWith(`/v1/sandboxes/${id}`));
+    await page.route(`**/v1/sandboxes/${id}`, async (route) => {
+      await isReleased;
+      await route.continue();
+    });
+    await its.client.post(`/v1/sandboxes/${id}/start`);
+    await isAsked;
+    await page.getByLabel('Name contains').fill('kept');
+    await page.getByRole('link', { name: 'other-1' }).waitFor({ state: 'detached' });
+    release();
+    await isAnswered;
+    await page.getByRole('row', { name: 'kept-1' }).getByText('running').waitFor();
+    expect(await page.getByRole('link', { name: 'other-1' }).count()).toBe(0);
+  });
+
   test('columns and density are chosen, and the browser keeps them but no key', async () => {
     const { page } = its.visitor;
     await create('one');

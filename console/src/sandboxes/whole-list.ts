@@ -89,16 +89,22 @@ export function useWholeList(query: Query, isWanted: boolean): WholeList {
       reload();
       return;
     }
-    const next = new Map(rows.current);
+    const read = new Map<string, SandboxResponse | null>();
     const work = async () => {
       for (let id = ids.pop(); id !== undefined; id = ids.pop()) {
         const row = await readRow(id);
-        const known = next.get(id);
-        if (row === null) next.delete(id);
-        else if (row !== undefined && known !== undefined) next.set(id, sameOr(known, row));
+        if (row !== undefined) read.set(id, row);
       }
     };
     await Promise.all(Array.from({ length: READ_AT_ONCE }, work));
+    // Meanwhile there may be another list, also of another filter: its rows alone are replaced.
+    const next = new Map(rows.current);
+    for (const [id, row] of read) {
+      const known = next.get(id);
+      if (known === undefined) continue;
+      if (row === null) next.delete(id);
+      else next.set(id, sameOr(known, row));
+    }
     rows.current = next;
     setShown((value) => ({ ...value, rows: [...next.values()] }));
   };
