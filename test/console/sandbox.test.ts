@@ -285,6 +285,12 @@ describeDocker('a browser on Docker', () => {
       expect((await content()).text).toBe('first line\nsecond');
       await page.getByRole('button', { name: 'notes.txt', exact: true }).click();
       await field.fill('mine');
+      // Escape loses no text by itself.
+      await page.keyboard.press('Escape');
+      const discarding = page.getByRole('dialog', { name: 'Discard your changes?' });
+      await discarding.getByRole('button', { name: 'Cancel' }).click();
+      await discarding.waitFor({ state: 'detached' });
+      expect(await field.inputValue()).toBe('mine');
       await content('theirs');
       await editor.getByRole('button', { name: 'Save' }).click();
       const question = page.getByRole('dialog', { name: 'The file has changed meanwhile' });
@@ -294,6 +300,13 @@ describeDocker('a browser on Docker', () => {
       await question.getByRole('button', { name: 'Replace it' }).click();
       await editor.waitFor({ state: 'detached' });
       expect((await content()).text).toBe('mine');
+      await page.getByRole('button', { name: 'notes.txt', exact: true }).click();
+      await field.fill('after a removal');
+      await client.request('DELETE', `/v1/sandboxes/${id}/files`, { query: { path: '/tmp/notes.txt' } });
+      await editor.getByRole('button', { name: 'Save' }).click();
+      await question.getByRole('button', { name: 'Replace it' }).click();
+      await editor.waitFor({ state: 'detached' });
+      expect((await content()).text).toBe('after a removal');
       await content('no text: \0');
       await page.getByRole('button', { name: 'notes.txt', exact: true }).click();
       await editor.getByText('This is not a text in UTF-8').waitFor();

@@ -1,5 +1,5 @@
-import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { request } from '../lib/api';
+import { useLayoutEffect, useRef, useState, type MutableRef } from 'preact/hooks';
+import { Problem, request } from '../lib/api';
 import { announce } from '../lib/announce';
 import { bytes } from '../lib/bytes';
 import { nameOf, pathHeader } from '../lib/file-path';
@@ -29,8 +29,20 @@ export function FileEditor({ address, path, close, saved }: EditorProps) {
   const read = async (signal?: AbortSignal) =>
     readText(new Uint8Array(await (await content(signal ? { signal } : {})).arrayBuffer()));
   const file = useResource(`edit:${address}:${path}`, read);
+  const hasChanges = useRef(false);
+  const leave = async () => {
+    const isLeft =
+      !hasChanges.current ||
+      (await confirm({
+        title: 'Discard your changes?',
+        names: [path],
+        consequence: 'The file stays as it is. The text that you typed is lost.',
+        action: 'Discard',
+      }));
+    if (isLeft) close();
+  };
   return (
-    <Dialog title={nameOf(path)} close={close} wide>
+    <Dialog title={nameOf(path)} close={() => void leave()} wide>
       <code class="path">{path}</code>
       <Loaded resource={file}>
         {(original) =>
@@ -39,6 +51,7 @@ export function FileEditor({ address, path, close, saved }: EditorProps) {
               original={original}
               path={path}
               close={close}
+              hasChanges={hasChanges}
               read={read}
               write={async (body) => {
                 await content({ method: 'PUT', body });
@@ -59,19 +72,22 @@ interface TextProps {
   original: FileText & { isText: true };
   path: string;
   close: () => void;
+  /** For the dialog: whether the text differs from that of the file. */
+  hasChanges: MutableRef<boolean>;
   read: () => Promise<FileText>;
   write: (text: string) => Promise<void>;
 }
 
-function Text({ original, path, close, read, write }: TextProps) {
+function Text({ original, path, close, hasChanges, read, write }: TextProps) {
   const [text, setText] = useState(original.text);
   const { send, problem, isBusy } = useChange();
   const field = useRef<HTMLTextAreaElement>(null);
   // The dialog gave the focus to its first control before the text was there.
   useLayoutEffect(() => field.current?.focus(), []);
   const isChanged = text !== original.text;
+  hasChanges.current = isChanged;
   const save = async () => {
-    const present = await send(read);
+    const present = await send(() => read().catch(ifRemoved));
     if (present === undefined) return;
     const isSame = present.isText && present.text === original.text;
     if (
@@ -80,7 +96,7 @@ function Text({ original, path, close, read, write }: TextProps) {
         title: 'The file has changed meanwhile',
         names: [path],
         consequence:
-          'A program or another person wrote it after you opened it. Your text replaces that version.',
+          'A program or another person wrote or removed it after you opened it. Your text replaces that version.',
         action: 'Replace it',
       }))
     ) {
@@ -129,4 +145,10 @@ function Text({ original, path, close, read, write }: TextProps) {
       </div>
     </form>
   );
+}
+
+/** A removed file has changed: it has no text. */
+function ifRemoved(error: unknown): FileText {
+  if (error instanceof Problem && error.status === 404) return { isText: false };
+  throw error;
 }
