@@ -298,11 +298,12 @@ function tooMany(limit: number): ApiError {
   return new ApiError('rate_limited', message, null, { headers: { 'retry-after': '1' } });
 }
 
-/** A proxy may have removed the base path. */
+/** Splits no path. */
 function whole(): undefined {
   return undefined;
 }
 
+/** A proxy may have removed the base path. */
 function withoutBase(url: string, basePath = ''): string {
   if (basePath === '') return url;
   const rest = url.slice(basePath.length);

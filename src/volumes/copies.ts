@@ -1,7 +1,6 @@
 import { RECONCILER } from '../audit/events/actor.js';
 import { recordEvent } from '../audit/events/record.js';
 import type { Context } from '../context.js';
-import type { Sql } from '../db/pool.js';
 import type { EventSql } from '../db/transaction.js';
 import { addMillis, type Instant } from '../lib/instant.js';
 import { insertReading, setSampled } from './accrual-queries.js';
@@ -25,12 +24,7 @@ export async function completeCopies(
   const copies = await lockCopies(tx, orgId, forkId);
   const needed = copies.filter(({ id, is_mounted }) => is_mounted && sizes.has(id));
   for (const copy of needed) await complete(ctx, tx, orgId, copy, sizes.get(copy.id), at);
-  if (needed.length < copies.length) await dropCopies(tx, orgId, forkId, at);
-}
-
-/** None of them was found by a caller or charged. Their data is removed later. */
-export async function dropCopies(tx: Sql, orgId: string, forkId: string, at: Instant): Promise<void> {
-  await removeCopies(tx, orgId, forkId, at);
+  if (needed.length < copies.length) await removeCopies(tx, orgId, forkId, at);
 }
 
 async function complete(

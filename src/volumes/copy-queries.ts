@@ -94,6 +94,7 @@ export async function setCopied(sql: Sql, orgId: string, id: string, at: Instant
   );
 }
 
+/** No caller has found them, and nobody was charged for them. Their data is removed later. */
 export async function removeCopies(sql: Sql, orgId: string, forkId: string, at: Instant): Promise<void> {
   await sql.query(`update volumes v set removed_at = $3 where ${OF_FORK}`, [orgId, forkId, at]);
 }

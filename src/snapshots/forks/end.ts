@@ -5,7 +5,7 @@ import type { EventSql } from '../../db/transaction.js';
 import type { Instant } from '../../lib/instant.js';
 import { removeSandbox } from '../../sandboxes/lifecycle/destroy.js';
 import { lockSandbox } from '../../sandboxes/queries.js';
-import { dropCopies } from '../../volumes/copies.js';
+import { removeCopies } from '../../volumes/copy-queries.js';
 import { copyIds, type ForkRow } from './queries.js';
 
 /** Their deletion cancels the operation. */
@@ -57,7 +57,7 @@ export async function recordForkFailed(
     at,
     payload: { ...payloadOf(row), reason, message },
   });
-  await dropCopies(tx, orgId, row.id, at);
+  await removeCopies(tx, orgId, row.id, at);
   for (const id of await copyIds(tx, orgId, row.id)) {
     const copy = await lockSandbox(tx, orgId, { id });
     if (copy) await removeSandbox(tx, copy, 'fork_failed', RECONCILER, at);
