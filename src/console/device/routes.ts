@@ -13,6 +13,7 @@ import { DateTime } from '../../http/schema.js';
 import { LONGEST_TOKEN_NAME } from '../../keys/tokens/create.js';
 import { clientNetworkOf } from '../../lib/cidr.js';
 import { addMillis, microsOf, shortInstant } from '../../lib/instant.js';
+import { escapeControls } from '../../lib/escape-controls.js';
 import { findUnstorable } from '../../lib/storable-text.js';
 import { tooManyAtOnce } from '../sign-in-routes.js';
 import { DEVICE_CODE, makeUserCode, shownUserCode } from './codes.js';
@@ -80,6 +81,8 @@ export function deviceRoutes(
       if (client === '' || client.length > LONGEST_TOKEN_NAME || findUnstorable(client) !== undefined) {
         return refuse(reply, 'invalid_request');
       }
+      // Anybody chooses this name, and a member judges by it: no character may reorder or hide a part of it.
+      if (escapeControls(client) !== client) return refuse(reply, 'invalid_request');
       const code = DEVICE_CODE.make();
       const userCode = makeUserCode();
       const at = ctx.now();

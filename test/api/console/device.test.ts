@@ -162,6 +162,8 @@ test.each([
   ['authorization', { client_name: ' ' }, 'invalid_request'],
   ['authorization', { client_name: 'x'.repeat(201) }, 'invalid_request'],
   ['authorization', { client_name: 'a\0' }, 'invalid_request'],
+  ['authorization', { client_name: 'a\nb' }, 'invalid_request'],
+  ['authorization', { client_name: 'a\u202eb' }, 'invalid_request'],
   ['authorization', {}, 'invalid_request'],
   ['token', { grant_type: 'password' }, 'unsupported_grant_type'],
   ['token', { grant_type: GRANT }, 'expired_token'],
