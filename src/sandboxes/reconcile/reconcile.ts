@@ -35,7 +35,7 @@ import { exitOf, observationOf } from './run-end.js';
 import { PassScope } from './scope.js';
 import { UnansweredNotices } from './unanswered-notices.js';
 
-/** The precision of the end of a run whose container disappeared with its record. */
+/** The least time between two notes that all these runs still run. */
 const TOUCH_INTERVAL_MS = 10_000;
 const BATCH = 200;
 
@@ -46,6 +46,8 @@ interface Seen {
   observations: Observation[];
   memoryLost: SandboxRef[];
   destroyed: SandboxRef[];
+  /** Runs that this pass stops. The engine may lose the record of their end. */
+  stopping: { orgId: string; runId: string }[];
 }
 
 /**
@@ -98,10 +100,11 @@ export class Reconciler {
     const unsure = this.calls.underWay;
     const holdings = new Map((await ctx.runtime.list(ids)).map((holding) => [holding.sandboxId, holding]));
     const rows = await this.readRows(ids, holdings);
+    const listedAt = ctx.now();
     if (ids === undefined) await this.touch(rows, holdings);
     await this.noteRoom(term, ids, rows, holdings);
     await this.noteUnanswered(term, rows);
-    const seen: Seen = { observations: [], memoryLost: [], destroyed: [] };
+    const seen: Seen = { observations: [], memoryLost: [], destroyed: [], stopping: [] };
     for (const row of rows) {
       const held = holdings.get(row.sandboxId);
       holdings.delete(row.sandboxId);
@@ -116,6 +119,7 @@ export class Reconciler {
       }
       scope.visited(row, held, step === 'nothing');
     }
+    if (seen.stopping.length > 0) await touchRuns(ctx.pool, seen.stopping, listedAt);
     await this.expireTimed(term);
     const written = await this.write(term, seen.observations, async (tx, batch) =>
       recordObservations(ctx, tx, batch),
@@ -193,6 +197,7 @@ export class Reconciler {
           handOverParts(ctx, row, (work) => this.inTerm(term, work), signal),
         );
       case 'stop':
+        seen.stopping.push({ orgId: row.orgId, runId });
         return this.calls.begin(term, row, step, async () => {
           await this.commands.beforeStop(row);
           await ctx.runtime.stop(sandboxId, ctx.settings.stopGraceMs);
@@ -438,6 +443,10 @@ export class Reconciler {
     this.room.written(changed);
   }
 
+  /**
+   * Notes which runs still run. A run whose container disappeared with its record ends at the last note. Also, a pass
+   * over some sandboxes notes the runs that it stops.
+   */
   private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {
     if (performance.now() - this.lastTouch < TOUCH_INTERVAL_MS) return;
     const running = rows.flatMap(({ orgId, sandboxId, wanted }) =>
