@@ -67,12 +67,13 @@ export class SimulatedSnapshots implements EngineSnapshots {
   async list(): Promise<{ orgId: string; snapshotId: string }[]> {
     const names = existsSync(this.directory) ? await readdir(this.directory) : [];
     const ids = names.filter((name) => name.endsWith(SUFFIX)).map((name) => name.slice(0, -SUFFIX.length));
-    return Promise.all(
+    const listed = await Promise.all(
       ids.map(async (snapshotId) => {
-        const { orgId } = parseJson(await readFile(this.pathOf(snapshotId), 'utf8')) as { orgId: string };
-        return { orgId, snapshotId };
+        const record = await readFile(this.pathOf(snapshotId), 'utf8').catch(ifRemoved);
+        return record === undefined ? [] : [{ ...(parseJson(record) as { orgId: string }), snapshotId }];
       }),
     );
+    return listed.flat();
   }
 
   async remove(snapshotId: string): Promise<boolean> {
@@ -88,3 +89,8 @@ export class SimulatedSnapshots implements EngineSnapshots {
 }
 
 const SUFFIX = '.json';
+
+/** Another call removed the record after the directory was read. */
+function ifRemoved(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
+}
