@@ -1,3 +1,4 @@
+import type { PoolClient } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Sql, Statement } from '../../../src/db/pool.js';
 import { openRequests, type Requests } from '../../../src/db/request-connections.js';
@@ -149,35 +150,41 @@ describe('in an empty store', () => {
   test.each(Object.keys(READS))('%s uses the indexes in their order', (name) => expectGood(name));
 });
 
+async function loadSandboxes(tx: PoolClient): Promise<void> {
+  // Replica mode skips the triggers, for a fast load. Half a million labels take minutes on a busy machine.
+  await tx.query('set session_replication_role = replica; set statement_timeout = 0');
+  await tx.query(
+    `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
+     select $1, gen_random_uuid(), 'box-' || n, 'plans-' || n, 'stopped', false,
+       '2026-01-01'::timestamptz + n * interval '1 minute', now()
+     from generate_series(1, $2::int) as n`,
+    [client.org.id, SANDBOXES],
+  );
+  await tx.query(
+    `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
+     select org_id, label.key, label.value, created_at, id
+     from (select *, row_number() over (order by created_at) as n from sandboxes where org_id = $1) s
+     join lateral (values ('kind', case when n % 3000 = 0 then 'rare' when n % 2 = 0 then 'common' else n::text end),
+       ('side', case when n % 10 = 0 then 'left' end), ('hand', case when n % 10 = 5 then 'right' end)
+     ) as label (key, value) on label.value is not null
+     union all
+     select org_id, label, 'yes', created_at, id
+     from sandboxes cross join unnest($2::text[]) as label where org_id = $1`,
+    [client.org.id, everywhere.map(([key]) => key)],
+  );
+  await tx.query('vacuum analyze sandboxes');
+  await tx.query('vacuum analyze sandbox_labels');
+}
+
 describe(`with ${SANDBOXES} sandboxes`, () => {
   beforeAll(async () => {
-    const { pool } = service.ctx;
-    const tx = await pool.connect();
-    // Replica mode skips the triggers, for a fast load.
-    await tx.query('set session_replication_role = replica');
-    await tx.query(
-      `insert into sandboxes (org_id, id, name, slug, status, ephemeral, created_at, changed_at)
-       select $1, gen_random_uuid(), 'box-' || n, 'plans-' || n, 'stopped', false,
-         '2026-01-01'::timestamptz + n * interval '1 minute', now()
-       from generate_series(1, $2::int) as n`,
-      [client.org.id, SANDBOXES],
-    );
-    await tx.query(
-      `insert into sandbox_labels (org_id, key, value, created_at, sandbox_id)
-       select org_id, label.key, label.value, created_at, id
-       from (select *, row_number() over (order by created_at) as n from sandboxes where org_id = $1) s
-       join lateral (values ('kind', case when n % 3000 = 0 then 'rare' when n % 2 = 0 then 'common' else n::text end),
-         ('side', case when n % 10 = 0 then 'left' end), ('hand', case when n % 10 = 5 then 'right' end)
-       ) as label (key, value) on label.value is not null
-       union all
-       select org_id, label, 'yes', created_at, id
-       from sandboxes cross join unnest($2::text[]) as label where org_id = $1`,
-      [client.org.id, everywhere.map(([key]) => key)],
-    );
-    tx.release(true);
-    await pool.query('vacuum analyze sandboxes');
-    await pool.query('vacuum analyze sandbox_labels');
-  });
+    const load = await service.ctx.pool.connect();
+    try {
+      await loadSandboxes(load);
+    } finally {
+      load.release(true);
+    }
+  }, 600_000);
 
   test.each(Object.keys(READS))('%s uses the indexes in their order', (name) => expectGood(name));
 
