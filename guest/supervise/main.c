@@ -3,6 +3,7 @@
  *
  *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES
  *             --file-mib=N [--restore=FD] [--join=FILE]... [--share=FD | --share-readonly=FD]... [--server=WORD]...
+ *             [--hold-at=ADDRESS --hold-tcp=PORT | --hold-udp=PORT]...
  *             -- MONITOR [ARGUMENT...]
  *
  * It works in the directory of the run, which no two supervisors share (a lock), and joins the control groups of each
@@ -11,6 +12,8 @@
  * not for the monitor: the supervisor writes to --changes at each change, and keeps --kept open. It is the other end
  * of the ports of the sandbox: it logs the output (output.h) and the console, each with a bound. It reads every port
  * whatever arrives, as a port without a reader blocks the sandbox. A rate for each port bounds its own work.
+ *
+ * It keeps other programs of the machine from each PORT of the ADDRESS before it, a number (ports.h).
  *
  * The command of all --server serves the directory FD of each --share to the sandbox (shares.h). The monitor gets the
  * connection as FD.
@@ -36,6 +39,7 @@
 #include "memory.h"
 #include "monitor.h"
 #include "output.h"
+#include "ports.h"
 #include "record.h"
 #include "requests.h"
 #include "shares.h"
@@ -58,6 +62,7 @@
 #define LONGEST_GRACE 3600000L
 #define MOST_MEMORY (1L << 50)
 #define SEED_BYTES 32
+#define PORTS 64
 /* While a port has used up its rate. */
 #define REST (SECOND / 20)
 #define DRAINED_BYTES (4 * MIB)
@@ -381,7 +386,9 @@ __attribute__((used, noreturn)) void start(long *stack) {
   long kept = -1;
   char *text;
   char *joined[16];
-  int joins = 0;
+  struct held_port held[PORTS];
+  long address = 0;
+  int joins = 0, ports = 0;
   for (; *argument && !same(*argument, "--", 3); argument++) {
     if ((text = after(*argument, "--user="))) monitor.user = parse(text);
     else if ((text = after(*argument, "--also-group="))) monitor.also_group = parse(text);
@@ -395,6 +402,11 @@ __attribute__((used, noreturn)) void start(long *stack) {
     else if ((text = after(*argument, "--share-readonly="))) add_share(parse(text), 1);
     else if ((text = after(*argument, "--server=")) && shares.words < SERVER_WORDS) shares.command[shares.words++] = text;
     else if ((text = after(*argument, "--join=")) && joins < 16) joined[joins++] = text;
+    else if ((text = after(*argument, "--hold-at="))) address = parse(text);
+    else if ((text = after(*argument, "--hold-tcp=")) && ports < PORTS)
+      held[ports++] = (struct held_port){HELD_TCP, (u16)parse(text), (u32)address};
+    else if ((text = after(*argument, "--hold-udp=")) && ports < PORTS)
+      held[ports++] = (struct held_port){HELD_UDP, (u16)parse(text), (u32)address};
     else fail("read the arguments", -EINVAL);
   }
   if (!*argument || !argument[1] || changes < 3 || monitor.inherited < 3 || monitor.file_mib < 1)
@@ -409,6 +421,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   long directory = call(__NR_openat, AT_FDCWD, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   check("open the directory", directory);
   check("lock the directory, which another supervisor has", call(__NR_flock, directory, LOCK_EXCLUSIVE | LOCK_AT_ONCE, 0, 0));
+  for (int i = 0; i < ports; i++) hold_port(&held[i]);
   for (int i = 0; i < joins; i++) write_to(joined[i], "0");
   check("keep a descriptor", call(__NR_fcntl, changes, F_SETFD, FD_CLOEXEC, 0));
   if (kept >= 0) check("keep a descriptor", call(__NR_fcntl, kept, F_SETFD, FD_CLOEXEC, 0));

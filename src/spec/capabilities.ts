@@ -35,6 +35,7 @@ export const CAPABILITIES = [
   'network_host',
   'network_metadata',
   'published_ports',
+  'published_ipv6',
   'host_authorities',
   'tls_interception',
   'connection_limit',

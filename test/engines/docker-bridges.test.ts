@@ -7,7 +7,6 @@ import {
   addressOf,
   bridgeOf,
   end,
-  expectAnswers,
   gatewayOf,
   holderOf,
   makeWorld,
@@ -18,6 +17,7 @@ import {
   startWith,
   WORLD,
 } from '../support/docker-network.js';
+import { expectAnswers } from '../support/tcp-answers.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns, NetnsPeer } from '../support/netns.js';
 import { until } from '../support/polling.js';

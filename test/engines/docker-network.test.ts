@@ -5,7 +5,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import {
   addressOf,
-  answers,
   bridgeOf,
   end,
   FORBIDDEN,
@@ -26,9 +25,9 @@ import {
   RESOLVER,
   rulesIn,
   startWith,
-  expectAnswers,
   WORLD,
 } from '../support/docker-network.js';
+import { answers, expectAnswers } from '../support/tcp-answers.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
 import type { TestService } from '../support/service.js';

@@ -9,7 +9,6 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeClient, type Client } from '../support/client.js';
 import {
   addressOf,
-  answers,
   end,
   FAR,
   gatewayOf,
@@ -20,9 +19,9 @@ import {
   reaches,
   removeWorld,
   startWith,
-  expectAnswers,
   WORLD,
 } from '../support/docker-network.js';
+import { answers, expectAnswers } from '../support/tcp-answers.js';
 import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns, sh } from '../support/netns.js';
 import { until, untilStatus } from '../support/polling.js';

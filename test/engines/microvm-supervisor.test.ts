@@ -10,6 +10,7 @@ import {
   statSync,
   truncateSync,
 } from 'node:fs';
+import { createSocket } from 'node:dgram';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -53,6 +54,27 @@ describeSupervisor('the supervisor of a virtual machine', () => {
       for (const line of lines) text += `${line.source}: ${line.text}`;
     return text;
   }
+
+  test('keeps other programs from the published ports of the run, until it ends', async () => {
+    const port = (protocol: 'tcp' | 'udp') => ({
+      guest_port: 1,
+      host_port: 23_010,
+      host_bind: '127.0.0.2',
+      protocol,
+    });
+    const vm = begin(`${READY} read -r word <&7`, { ports: [port('tcp'), port('udp')] });
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    for (const protocol of ['tcp', 'udp'] as const)
+      expect(await bindError(protocol, 23_010), protocol).toBe('EADDRINUSE');
+    // Another supervisor ends at once.
+    const second = begin(READY, { ports: [port('udp')] });
+    await second.ended;
+    expect(await second.record()).toBeUndefined();
+    await requestStop(vm.places.run, 0);
+    await vm.ended;
+    for (const protocol of ['tcp', 'udp'] as const)
+      expect(await bindError(protocol, 23_010), protocol).toBeUndefined();
+  });
 
   test('keeps the record of a run: its start, its command, its exit, its end', async () => {
     const before = microsOf(now());
@@ -442,3 +464,19 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     expect(await readHeld(vm.directory, 'unknown')).toBeUndefined();
   });
 });
+
+/** The code of the error. Undefined: the port is free. */
+async function bindError(protocol: 'tcp' | 'udp', port: number): Promise<string | undefined> {
+  const opened =
+    protocol === 'tcp'
+      ? createServer().listen(port, '127.0.0.2')
+      : createSocket('udp4').bind(port, '127.0.0.2');
+  try {
+    await once(opened, 'listening');
+    return undefined;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code;
+  } finally {
+    opened.close();
+  }
+}

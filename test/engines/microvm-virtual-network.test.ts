@@ -1,4 +1,6 @@
+import { once } from 'node:events';
 import { rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
@@ -11,6 +13,7 @@ import { describeNetns, sh } from '../support/netns.js';
 import { NEXT_PUBLIC, PUBLIC, RoutedWorld } from '../support/routed-world.js';
 import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
+import { answers, expectAnswers } from '../support/tcp-answers.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 const POLICY = { rules: [{ direction: 'egress', destination: { cidr: PUBLIC }, action: 'allow' }] };
@@ -25,7 +28,10 @@ describeMicrovm('the network of a virtual machine', () => {
     beforeAll(async () => {
       world = await RoutedWorld.start([80]);
       dataDir = await makeMicrovmDirectory();
-      service = await startTestService(onMicrovm(dataDir));
+      service = await startTestService({
+        ...onMicrovm(dataDir),
+        settings: { publishedAddresses: ['::1'] },
+      });
       client = await service.newOrg();
     });
     afterAll(async () => {
@@ -80,6 +86,45 @@ describeMicrovm('the network of a virtual machine', () => {
         async () => sh('ip -o link; ip route'),
         (lines) => !lines.includes(address),
       );
+    });
+
+    test('publishes ports of the machine, which the sandbox keeps for its next start', async () => {
+      const ports = [{ guest_port: 8080 }, { guest_port: 9090, protocol: 'udp' }];
+      const id = await create('published', { ports });
+      const shown = async () => (await client.get(`/v1/sandboxes/${id}`)).body.spec.network.ports;
+      const [{ host_port: port, host_bind: bind }] = await shown();
+      const serve = 'nc -ll -p 8080 -e /bin/busybox echo reached >/dev/null 2>&1 &';
+      await inside(id, serve);
+      await expectAnswers(bind, port);
+      // The supervisor has the port, so no other program can take it.
+      const program = createServer().listen(port, bind);
+      await expect(once(program, 'listening')).rejects.toThrow('EADDRINUSE');
+      const { body: events } = await client.get('/v1/events', {
+        resource_id: id,
+        event_type: 'sandbox_created',
+      });
+      expect(events.data[0].payload.published_ports).toMatchObject(await shown());
+
+      const request = { name: 'second', image: { type: 'oci', reference: IMAGE } };
+      const taken = { ports: [{ guest_port: 8080, host_port: port }] };
+      const conflict = await client.post('/v1/sandboxes', { ...request, network: taken });
+      expect([conflict.status, conflict.body.error?.code ?? conflict.text]).toEqual([409, 'port_taken']);
+      const ipv6 = { ports: [{ guest_port: 8080, host_bind: '::1' }] };
+      const refused = await client.post('/v1/sandboxes', { ...request, network: ipv6 });
+      expect([refused.status, refused.text]).toEqual([
+        400,
+        expect.stringContaining('network.ports[0].host_bind'),
+      ]);
+
+      const before = await shown();
+      opened.get(id)!.release();
+      await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 120 });
+      expect(await answers(bind, port)).toBe(false);
+      await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running', wait_timeout: 120 });
+      expect(await shown()).toEqual(before);
+      opened.set(id, await service.runtime.openGuest(id));
+      await inside(id, serve);
+      await expectAnswers(bind, port);
     });
   });
 });

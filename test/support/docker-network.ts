@@ -1,8 +1,8 @@
-import { connect } from 'node:net';
 import { expect } from 'vitest';
 import type { GuardedGroup } from '../../src/network-policy/guarded-groups.js';
 import { DockerRuntime } from '../../src/engines/docker/runtime.js';
 import type { Client } from './client.js';
+import { answers } from './tcp-answers.js';
 import { docker, execIn, IMAGE, SOCKET } from './docker.js';
 import { nft, sh } from './netns.js';
 import { startTestService, type TestService } from './service.js';
@@ -107,28 +107,6 @@ export async function reaches(sandboxId: string, address: string, port: number):
 
 export async function hostReaches(sandboxId: string, port: number): Promise<boolean> {
   return answers(await addressOf(sandboxId), port);
-}
-
-export async function answers(host: string, port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect({ host, port, timeout: 1_000 });
-    socket.on('data', () => resolve(true));
-    socket.on('error', () => resolve(false));
-    // A proxy accepts what it cannot pass on.
-    socket.on('close', () => resolve(false));
-    socket.on('timeout', () => {
-      socket.destroy();
-      resolve(false);
-    });
-  });
-}
-
-/** Waits for the program of the sandbox, which may not listen yet. */
-export async function expectAnswers(host: string, port: number): Promise<void> {
-  await until(
-    () => answers(host, port),
-    (found) => found,
-  );
 }
 
 /** The bridge that a service made for its sandboxes. */

@@ -9,7 +9,8 @@ import { findKernel } from './boot/kernel.js';
 import { readModules } from './boot/modules.js';
 import { ControlGroups } from './control-groups.js';
 import { findProgram, KVM_DEVICE, monitorName, requireKvm, versionOf } from './machine.js';
-import { explainNoNetwork } from './network/network-probe.js';
+import { explainNoGateway } from '../../machine-network/gateway/gateway-probe.js';
+import { explainNoNetwork, explainNoPublishing } from './network/network-probe.js';
 import type { MICROVM_OPTIONS } from './options.js';
 import { DIRECTORY, sandboxesDirectory } from './places.js';
 import { explainNoSharing, findFileServer } from './volumes/file-server.js';
@@ -110,12 +111,19 @@ function examineKvm(): Finding {
 async function examineNetwork(): Promise<Finding> {
   const check = 'network';
   const reason = await explainNoNetwork();
-  if (reason === undefined) return { check, state: 'ok', found: 'sandboxes have filtered networks' };
+  const remedy = 'docs/microvm.md has what a network needs';
+  if (reason !== undefined)
+    return { check, state: 'missing', found: `sandboxes have no network, because ${reason}`, remedy };
+  const lacks = [
+    { what: 'published ports', why: await explainNoPublishing() },
+    { what: 'rules by domain', why: await explainNoGateway() },
+  ].flatMap(({ what, why }) => (why === undefined ? [] : [`no ${what}, because ${why}`]));
+  if (lacks.length === 0) return { check, state: 'ok', found: 'sandboxes have filtered networks' };
   return {
     check,
     state: 'missing',
-    found: `sandboxes have no network, because ${reason}`,
-    remedy: 'docs/microvm.md has what a network needs',
+    found: `sandboxes have filtered networks, but ${lacks.join('; ')}`,
+    remedy,
   };
 }
 

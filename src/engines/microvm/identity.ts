@@ -39,6 +39,17 @@ const RunFile = Type.Object({
   workdir: Type.String(),
   /** The name of its link on the machine. Absent: it has no network. */
   link: Type.Optional(Type.String()),
+  /** The ports of this machine that lead to it. Absent: none. */
+  ports: Type.Optional(
+    Type.Array(
+      Type.Object({
+        guest_port: Type.Integer(),
+        host_port: Type.Integer(),
+        host_bind: Type.String(),
+        protocol: Type.Union([Type.Literal('tcp'), Type.Literal('udp')]),
+      }),
+    ),
+  ),
   /** The files of its disk images. Absent: it has none. */
   diskImages: Type.Optional(
     Type.Array(

@@ -306,7 +306,7 @@ function networkOf({ identity, run, record }: HeldSandbox): RunningNetwork[] {
   const { orgId, sandboxId } = identity;
   if (run?.link === undefined || !record) return [];
   const path = `/proc/${record.supervisor.pid}/fd/${DESCRIPTOR.namespace}`;
-  return [{ orgId, sandboxId, link: run.link, path }];
+  return [{ orgId, sandboxId, link: run.link, path, ports: run.ports }];
 }
 
 async function untilEnded(sandboxId: string, record: RunRecord): Promise<void> {

@@ -184,6 +184,7 @@ export class VmStarts {
         memoryMib: spec.memoryMib,
         canHold: true,
         ...(link === undefined ? {} : { link }),
+        ...(network && network.ports.length > 0 ? { ports: [...network.ports] } : {}),
         ...(diskImages.length > 0 ? { diskImages } : {}),
         ...(folders.length > 0 ? { folders: [...parts.folderUses.of(sandboxId)] } : {}),
       };
@@ -205,6 +206,7 @@ export class VmStarts {
         joined,
         changes: parts.changes.descriptor,
         namespace: network?.namespace,
+        ports: network?.ports ?? [],
         files: opened,
         folders: shared,
         fileServer: shared.length > 0 ? fileServerCommand(parts.fileServer!) : [],

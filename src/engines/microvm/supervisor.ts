@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { PauseRefusedError } from '../../engine/runtime.js';
 import { BUILDS } from '../../guest/programs.js';
 import { PACKAGE_ROOT } from '../../lib/package-root.js';
+import type { PublishedPort } from '../../spec/network-schema.js';
 import { TAP_PROGRAM } from './network/network-probe.js';
 import { TAP } from './network/sandbox-namespace.js';
 
@@ -27,6 +28,8 @@ export interface SupervisorOptions {
   changes: number;
   /** The network namespace of the virtual machine, which has a tap. Undefined: it has no network. */
   namespace: number | undefined;
+  /** Ports of IPv4 of this machine, from which it keeps other programs. Default: none. */
+  ports?: readonly PublishedPort[];
   /** The descriptor of the memory that the monitor continues. Undefined: it starts anew. */
   restored?: number | undefined;
   /** Default: 10 MiB. */
@@ -52,6 +55,7 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
     outputFileBytes = OUTPUT_FILE_BYTES,
     diskFileMib,
     restored,
+    ports = [],
     folders = [],
     fileServer = [],
   } = options;
@@ -70,6 +74,10 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
         `--log-limit=${outputFileBytes}`,
         `--file-mib=${diskFileMib}`,
         ...(restored === undefined ? [] : [`--restore=${restored}`]),
+        ...ports.flatMap(({ protocol, host_bind, host_port }) => [
+          `--hold-at=${numberOf(host_bind)}`,
+          `--hold-${protocol}=${host_port}`,
+        ]),
         ...joined.map((file) => `--join=${file}`),
         ...folders.map(({ descriptor, isReadonly }) =>
           isReadonly ? `--share-readonly=${descriptor}` : `--share=${descriptor}`,
@@ -94,6 +102,11 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
   } finally {
     closeSync(complaints);
   }
+}
+
+/** The number of an address of IPv4. */
+function numberOf(address: string): number {
+  return address.split('.').reduce((sum, octet) => sum * 256 + Number(octet), 0);
 }
 
 /** Another program opens the tap, and becomes the supervisor. */

@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import type { Capability } from '../../spec/capabilities.js';
 import type { PublishedPort } from '../../spec/network-schema.js';
 import type { RunMount, RunSpec } from '../../spec/run-spec.js';
@@ -26,6 +27,7 @@ const OF_IDENTITY: readonly Capability[] = [
   'network_mac',
   'network_address',
   'published_ports',
+  'published_ipv6',
   'registry_credentials',
   'patches',
   'patch_remove',
@@ -103,8 +105,9 @@ export function withCopiedVolumes({ spec, runSpec }: Specs, volumes: readonly Vo
 /** Each copy has ports of the host of its own. */
 export function withCopiedPorts({ spec, runSpec }: Specs, ports: PublishedPort[]): Specs {
   if (ports.length === 0) return { spec, runSpec };
+  const ipv6 = ports.some(({ host_bind }) => isIPv6(host_bind)) ? (['published_ipv6'] as const) : [];
   return {
     spec: { ...spec, network: { ...spec.network, ports } },
-    runSpec: { ...runSpec, ports, demands: [...runSpec.demands, 'published_ports'] },
+    runSpec: { ...runSpec, ports, demands: [...runSpec.demands, 'published_ports', ...ipv6] },
   };
 }

@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { Type } from 'typebox';
 import { Nullable } from '../../http/schema.js';
 import { blocksEverything } from '../../network-policy/order.js';
@@ -31,8 +32,16 @@ export const ports = field({
         refuse(`${path}[${index}].host_port`, `${path}[${other}] has this port of the host already`);
     });
   },
-  requires: (value) => [
+  requires: (value, { field: path }) => [
     (value ?? []).length > 0 && { capability: 'published_ports', what: 'publish ports on the host' },
+    ...(value ?? []).map(
+      (port, index) =>
+        isIPv6(withDefaults(port).host_bind) && {
+          capability: 'published_ipv6' as const,
+          field: `${path}[${index}].host_bind`,
+          what: 'publish ports on an IPv6 address of the host',
+        },
+    ),
   ],
   // The ports of the host were chosen before, in the transaction of the create.
   show: (value) => (value ?? []).map(withDefaults),

@@ -6,7 +6,8 @@ import type { GuestInit } from '../guest-init.js';
 import type { PublishedPort } from '../../../spec/network-schema.js';
 import type { LinkedNamespace } from '../../../machine-network/namespace.js';
 import { withNamespace } from './process-namespace.js';
-import { portOptions, startPublished } from './published-ports.js';
+import { startPublished } from '../../../machine-network/published-ports.js';
+import { explainPort, portOptions } from './published-ports.js';
 
 /**
  * Owns the network namespace and host name of a sandbox. It outlives runs: the container of the sandbox refers to it.
@@ -79,7 +80,7 @@ function markOf(owner: string): string {
 
 export async function startPauseContainer(docker: Docker, sandboxId: string): Promise<PauseContainer> {
   const container = docker.getContainer(pauseContainerName(sandboxId));
-  await startPublished(async () => container.start().catch(ignoreStatus(NOT_MODIFIED)));
+  await startPublished(async () => container.start().catch(ignoreStatus(NOT_MODIFIED)), explainPort);
   return parsePauseContainer(await container.inspect());
 }
 

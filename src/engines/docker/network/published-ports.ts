@@ -1,5 +1,4 @@
-import { StartRefusedError } from '../../../engine/runtime.js';
-import { sleep } from '../../../lib/sleep.js';
+import { explainTaken, NO_SUCH_ADDRESS } from '../../../machine-network/published-ports.js';
 import type { PublishedPort } from '../../../spec/network-schema.js';
 import { engineMessage } from '../errors.js';
 
@@ -22,30 +21,11 @@ const IN_USE = [
   /Bind for (\S+) failed: port is already allocated/,
 ];
 const NO_ADDRESS = /cannot assign requested address/;
-/** A sandbox that was just deleted has the port until the engine has removed it. */
-const PATIENCE_MS = 5_000;
-const PAUSE_MS = 250;
 
-/** Starts a container with published ports. Throws StartRefusedError when another program has one of them. */
-export async function startPublished(start: () => Promise<unknown>): Promise<void> {
-  for (const deadline = Date.now() + PATIENCE_MS; ; await sleep(PAUSE_MS)) {
-    try {
-      await start();
-      return;
-    } catch (error) {
-      const message = engineMessage(error);
-      const words = explainPort(message);
-      if (words === undefined) throw error;
-      if (Date.now() > deadline) throw new StartRefusedError(words, { cause: error });
-    }
-  }
-}
-
-export function explainPort(message: string): string | undefined {
+/** For callers. Undefined: the error of the engine is not about a published port. */
+export function explainPort(error: unknown): string | undefined {
+  const message = engineMessage(error);
   const used = IN_USE.map((said) => said.exec(message)?.[1]).find((port) => port !== undefined);
-  if (used !== undefined)
-    return `another program of the machine has the port ${used} of network.ports: start the sandbox again when the port is free, or create one with another host_port`;
-  if (NO_ADDRESS.test(message))
-    return 'the machine does not have an address of network.ports: the operator gives it the address, on macOS with "sudo ifconfig lo0 alias 127.0.0.2"; then start the sandbox again';
-  return undefined;
+  if (used !== undefined) return explainTaken(used);
+  return NO_ADDRESS.test(message) ? NO_SUCH_ADDRESS : undefined;
 }

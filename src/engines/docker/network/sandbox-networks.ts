@@ -60,6 +60,7 @@ const FILTERS = [
   'connection_limit',
   'network_mac',
   'published_ports',
+  'published_ipv6',
 ] as const;
 const GATED = ['network_domains', 'network_dns', 'secrets', 'tls_interception', 'network_mtu'] as const;
 

@@ -3,6 +3,7 @@ import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { ipIn } from '../../../machine-network/gateway/links.js';
 import { applyRules } from '../../../machine-network/nftables.js';
 import { runWithInput } from '../../../machine-network/run-program.js';
+import { publishedChains, type PublishedPorts } from './port-rules.js';
 
 /**
  * The rules of the machine for the links of an installation, whose names begin with `links`. The rules of a sandbox are
@@ -28,7 +29,12 @@ function dockerBridges(): string[] {
 }
 
 /** An nftables script that atomically replaces the rules. `subnet`: of all sandboxes of the installation. */
-export function hostScript({ links, table }: HostRules, subnet: string, bridges = dockerBridges()): string {
+export function hostScript(
+  { links, table }: HostRules,
+  subnet: string,
+  published: readonly PublishedPorts[],
+  bridges = dockerBridges(),
+): string {
   const ours = `"${links}*"`;
   const docker = bridges.map((name) => `    iifname ${ours} oifname "${name}" drop\n`).join('');
   return `table inet ${table}
@@ -40,10 +46,12 @@ table inet ${table} {
     iifname ${ours} ip saddr != ${subnet} drop
     iifname ${ours} meta nfproto != ipv4 drop
 ${docker}    oifname ${ours} ct state established,related accept
+    oifname ${ours} ct status dnat accept
     oifname ${ours} drop
   }
-  chain leaving {
+${publishedChains(ours, published)}  chain leaving {
     type nat hook postrouting priority srcnat; policy accept;
+    ip saddr 127.0.0.0/8 oifname ${ours} masquerade
     ip saddr ${subnet} oifname != ${ours} masquerade
   }
 }
@@ -58,13 +66,20 @@ function exceptions({ links }: HostRules): string[][] {
   return [
     ['-i', `${links}+`, '-j', 'ACCEPT'],
     ['-o', `${links}+`, '-m', 'conntrack', '--ctstate', 'RELATED,ESTABLISHED', '-j', 'ACCEPT'],
+    // Connections to published ports. The rules of the installation drop others.
+    ['-o', `${links}+`, '-m', 'conntrack', '--ctstate', 'DNAT', '-j', 'ACCEPT'],
   ].map((rule) => ['FORWARD', ...rule]);
 }
 
-export async function applyHostRules(host: number, rules: HostRules, subnet: string): Promise<void> {
+export async function applyHostRules(
+  host: number,
+  rules: HostRules,
+  subnet: string,
+  published: readonly PublishedPorts[] = [],
+): Promise<void> {
   // Nobody else chooses addresses that a route leads to, and packets to ended sandboxes go nowhere.
   await ipIn(host, `route replace blackhole ${subnet}`);
-  await applyRules(host, hostScript(rules, subnet));
+  await applyRules(host, hostScript(rules, subnet, published));
   if (!(await hasIptables(host))) return;
   for (const rule of exceptions(rules)) {
     const isThere = await iptables(host, '-C', rule).then(

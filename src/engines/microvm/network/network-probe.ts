@@ -33,7 +33,7 @@ export async function explainNoNetwork(): Promise<string | undefined> {
   const none = { hosts: [], resolvers: [], neighbours: [], openableGroups: [], bandwidthMbits: 1 };
   const scripts = [
     compilePolicy(PUBLIC_PROFILE, none, { position: behindLink('vm0', '192.0.2.3') }),
-    hostScript(hostRulesOf(''), '192.0.2.0/24', []),
+    hostScript(hostRulesOf(''), '192.0.2.0/24', [], []),
   ];
   try {
     for (const script of scripts) await runWithInput('unshare', ['--net', 'nft', '-f', '-'], script);
@@ -41,4 +41,15 @@ export async function explainNoNetwork(): Promise<string | undefined> {
   } catch (error) {
     return `the kernel of this machine lacks a part of nftables (${(error as Error).message})`;
   }
+}
+
+/** Returns the reason why virtual machines with a network cannot publish ports. */
+export async function explainNoPublishing(): Promise<string | undefined> {
+  const one = { guest_port: 1, host_port: 1, host_bind: '127.0.0.2' };
+  const ports = (['tcp', 'udp'] as const).map((protocol) => ({ ...one, protocol }));
+  const script = hostScript(hostRulesOf(''), '192.0.2.0/24', [{ address: '192.0.2.3', ports }], []);
+  return runWithInput('unshare', ['--net', 'nft', '-f', '-'], script).then(
+    () => undefined,
+    (error: Error) => `the kernel of this machine lacks a part of nftables (${error.message})`,
+  );
 }

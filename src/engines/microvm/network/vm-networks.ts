@@ -1,4 +1,5 @@
-import { openSync, readFileSync } from 'node:fs';
+import { openSync, readFileSync, writeFileSync } from 'node:fs';
+import { isIPv4 } from 'node:net';
 import type { GatewayServices } from '../../../engine/definition.js';
 import { StartRefusedError, type Run } from '../../../engine/runtime.js';
 import { GATEWAY_ADDRESS } from '../../../gateway/protocol.js';
@@ -19,13 +20,16 @@ import { Evaluator, type Surroundings } from '../../../network-policy/evaluate.j
 import type { GuardedGroup } from '../../../network-policy/guarded-groups.js';
 import { PUBLIC_PROFILE } from '../../../network-policy/public-profile.js';
 import type { Capability } from '../../../spec/capabilities.js';
+import type { PublishedPort } from '../../../spec/network-schema.js';
 import { parsePool, type AddressPool } from './address-pool.js';
 import { chooseSubnet } from './chosen-subnet.js';
+import { requireFree } from './free-ports.js';
 import type { HeldNamespace } from './held-namespace.js';
 import { applyHostRules, hostRulesOf, inHost, type HostRules } from './host-rules.js';
 import { LinkPlacement } from './link-placement.js';
-import { explainNoNetwork } from './network-probe.js';
+import { explainNoNetwork, explainNoPublishing } from './network-probe.js';
 import { removeMachineNetwork } from './machine-network.js';
+import { isOnLoopback } from './port-rules.js';
 import { guestHardwareAddress, makeNamespace, TAP } from './sandbox-namespace.js';
 import { VmGateway } from './vm-gateway.js';
 
@@ -70,6 +74,8 @@ export interface VmNetwork {
   namespace: number;
   /** The name of its link on the machine, for `note`. */
   link: string;
+  /** The ports of the machine that lead to it. The supervisor keeps other programs from them. */
+  ports: readonly PublishedPort[];
   guest: GuestInterface;
 }
 
@@ -81,11 +87,14 @@ export interface RunningNetwork {
   link: string;
   /** The path of its namespace, among the files of the process that keeps it. */
   path: string;
+  /** Default: none. */
+  ports?: readonly PublishedPort[] | undefined;
 }
 
 interface Held {
   orgId: string;
   namespace: HeldNamespace;
+  ports: readonly PublishedPort[];
   /** The end of its start, by `performance.now()`. Infinity: no list of the engine has to have it. */
   since: number;
 }
@@ -104,11 +113,16 @@ export class VmNetworks {
   private readonly known = new Promise<void>((resolve) => (this.noteKnown = resolve));
   private loop: Loop | undefined;
   private isApplied = false;
+  /** Rules of the machine are replaced one after the other: an older list of ports must not replace a newer one. */
+  private applying: Promise<void> = Promise.resolve();
+  /** The machine still has the ports of an ended sandbox. */
+  private isStale = false;
 
   private constructor(
     private readonly options: VmNetworkOptions,
     private readonly pool: AddressPool | undefined,
     readonly unavailable: string | undefined,
+    private readonly noPublishing: string | undefined,
     { isRecorded, isGated: hasGateway }: { isRecorded: boolean; isGated: boolean },
   ) {
     const { services } = options;
@@ -150,7 +164,8 @@ export class VmNetworks {
         : undefined;
     const unavailable = (await explainNoNetwork()) ?? noPool;
     const hasServices = services !== undefined && unavailable === undefined;
-    return new VmNetworks(options, pool, unavailable, {
+    const noPublishing = unavailable ?? (await explainNoPublishing());
+    return new VmNetworks(options, pool, unavailable, noPublishing, {
       isRecorded: hasServices && (await canRecord()),
       isGated: hasServices && (await explainNoGateway()) === undefined,
     });
@@ -161,6 +176,7 @@ export class VmNetworks {
     return [
       ...FILTERS,
       ...(this.gateway ? GATED : []),
+      ...(this.noPublishing === undefined ? (['published_ports'] as const) : []),
       ...(this.options.subnet === undefined ? [] : (['network_address'] as const)),
       ...(this.recorder ? (['network_record'] as const) : []),
       ...this.options.openableGroups.map((group) => `network_${group}` as const),
@@ -194,8 +210,8 @@ export class VmNetworks {
     await this.finish(sandboxId);
     if (!spec.networkEnabled) return undefined;
     if (this.unavailable !== undefined || !this.placement) {
-      // Without a policy, no network is the strictest answer.
-      if (spec.networkPolicy == null) return undefined;
+      // Without a policy, no network is the strictest answer. Published ports need one.
+      if (spec.networkPolicy == null && !spec.ports) return undefined;
       throw new StartRefusedError(
         'the sandbox cannot have its network on this machine; "sandkeep doctor" shows the operator the reason',
         { cause: this.unavailable },
@@ -205,6 +221,8 @@ export class VmNetworks {
       throw new StartRefusedError(
         'this machine has no gateway for rules by domain; "sandkeep doctor" shows the operator the reason',
       );
+    const { ports = [] } = spec;
+    await this.requirePorts(ports);
     await this.applyHost();
     const addresses = this.surroundings.text();
     const { mac, mtu, ipv4 } = spec.networkInterface ?? {};
@@ -219,16 +237,19 @@ export class VmNetworks {
         wanted: ipv4 ?? (continued === undefined ? undefined : this.placement.addressOf(continued)),
       },
     );
-    this.held.set(sandboxId, { orgId, namespace, since: Infinity });
+    this.held.set(sandboxId, { orgId, namespace, ports, since: Infinity });
     this.updates.started(sandboxId, addresses);
     const policy = spec.networkPolicy ?? PUBLIC_PROFILE;
     const evaluator = hasDomainRules(policy) ? undefined : new Evaluator(policy, surroundings);
     this.recorder?.begin(sandboxId, namespace, isCounted ? { evaluator } : undefined);
     if (isGated(run)) await this.gateway!.supervisor.add(run, namespace, this.surroundings.of(namespace));
     const { descriptor, link, address } = namespace.place;
+    if (ports.some(isOnLoopback)) writeFileSync(`/proc/sys/net/ipv4/conf/${link}/route_localnet`, '1');
+    if (ports.length > 0) await this.applyHost();
     return {
       namespace: descriptor,
       link,
+      ports,
       guest: {
         mac: mac ?? guestHardwareAddress(address),
         address,
@@ -258,11 +279,12 @@ export class VmNetworks {
     const ids = new Set(running.map(({ sandboxId }) => sandboxId));
     for (const [sandboxId, { since }] of this.held)
       if (since < listedAt && !ids.has(sandboxId)) await this.finish(sandboxId);
-    for (const { orgId, sandboxId, link, path } of running) {
+    for (const { orgId, sandboxId, link, path, ports = [] } of running) {
       if (this.held.has(sandboxId) || !this.placement) continue;
       try {
         const namespace = this.placement.adopt(openSync(path, 'r'), link);
-        if (namespace) this.held.set(sandboxId, { orgId, namespace, since: performance.now() });
+        // The machine has its ports from the earlier process.
+        if (namespace) this.held.set(sandboxId, { orgId, namespace, ports, since: performance.now() });
       } catch {
         // It has ended meanwhile.
       }
@@ -278,6 +300,7 @@ export class VmNetworks {
     await this.recorder?.finish(sandboxId);
     held.namespace.close();
     if (this.held.get(sandboxId) === held) this.held.delete(sandboxId);
+    if (held.ports.length > 0) await this.applyHost().catch(() => (this.isStale = true));
   }
 
   /** Undefined: it does not run, or has no network. */
@@ -317,19 +340,50 @@ export class VmNetworks {
     const position = behindLink(TAP, address);
     const gated = spec.gated ? new GatedRules(policy, spec.gated, surroundings) : undefined;
     const environment = { ...surroundings, bandwidthMbits: this.options.bandwidthMbits };
-    const rules = compilePolicy(policy, environment, { limits: spec.networkLimits, gated, position });
+    const rules = compilePolicy(policy, environment, {
+      limits: spec.networkLimits,
+      gated,
+      published: spec.ports,
+      position,
+    });
     return isCounted ? rules + recordTable(position) : rules;
   }
 
   private async check(): Promise<void> {
-    if (this.held.size === 0) return;
+    if (this.held.size === 0 && !this.isStale) return;
     await this.applyHost();
+    this.isStale = false;
     this.updates.note([...this.held.keys()], this.surroundings.text());
   }
 
   private async applyHost(): Promise<void> {
     this.isApplied = true;
-    await inHost(async (host) => applyHostRules(host, this.rules, this.pool!.subnet));
+    const earlier = this.applying;
+    const work = (async () => {
+      await earlier;
+      const published = [...this.held.values()].map(({ namespace, ports }) => ({
+        address: namespace.place.address,
+        ports,
+      }));
+      await inHost(async (host) => applyHostRules(host, this.rules, this.pool!.subnet, published));
+    })();
+    this.applying = work.catch(() => undefined);
+    await work;
+  }
+
+  /** Admission refuses what another engine could publish: the sandbox may be one of another engine's. */
+  private async requirePorts(ports: readonly PublishedPort[]): Promise<void> {
+    if (ports.length === 0) return;
+    if (this.noPublishing !== undefined)
+      throw new StartRefusedError(
+        'this machine cannot publish ports of the sandbox; "sandkeep doctor" shows the operator the reason',
+        { cause: this.noPublishing },
+      );
+    if (ports.some(({ host_bind }) => !isIPv4(host_bind)))
+      throw new StartRefusedError(
+        'a microVM publishes no port on an IPv6 address: create a sandbox with an IPv4 address in host_bind',
+      );
+    await requireFree(ports);
   }
 
   private async updateAddresses(sandboxId: string): Promise<void> {
