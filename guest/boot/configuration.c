@@ -61,6 +61,20 @@ static void handle(u8 type, Reader from) {
       return;
     case BOOT_HANDOFF_ARGUMENT: return add_text(to->handoff.arguments + 1, &to->handoff.argument_count, &from);
     case BOOT_HANDOFF_VARIABLE: return add_text(to->handoff.environment, &to->handoff.variable_count, &from);
+    case BOOT_AUTHORITIES:
+      to->authority_name = text_of(&from);
+      to->authorities = from;
+      return;
+    case BOOT_BUNDLE:
+      if (to->bundle_count == BOOT_STORES) refuse("it has too many stores");
+      to->bundles[to->bundle_count++] = text_of(&from);
+      return;
+    case BOOT_ANCHOR:
+      if (to->anchor_count == BOOT_STORES) refuse("it has too many stores");
+      to->anchors[to->anchor_count++] = from;
+      return;
+    case BOOT_HASHED: to->hashed = from; return;
+    case BOOT_WHOLE: to->whole = from; return;
     default: refuse("it has an unknown record");
   }
 }

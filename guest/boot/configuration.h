@@ -10,6 +10,7 @@
 
 #define BOOT_PARTS 4096
 #define BOOT_MODULES 64
+#define BOOT_STORES 16
 
 struct configuration {
   char *host_name; /* null: none, as the next ones */
@@ -42,6 +43,12 @@ struct configuration {
   int limit_count;
   Reader files[BOOT_PARTS], mounts[BOOT_PARTS], patches[BOOT_PARTS];
   int file_count, mount_count, patch_count;
+  /* Of the authorities to trust: their texts, and the name that those of the service have. No text: none. */
+  Reader authorities;
+  char *authority_name;
+  char *bundles[BOOT_STORES];
+  Reader anchors[BOOT_STORES], hashed, whole;
+  int bundle_count, anchor_count;
 };
 
 extern struct configuration configuration;

@@ -2,6 +2,7 @@
 #include "configuration.h"
 #include "devices.h"
 #include "failure.h"
+#include "trust.h"
 #include <linux/fcntl.h>
 #include <linux/mount.h>
 
@@ -76,6 +77,9 @@ static void add_own_files(int programs) {
        OWN_PROGRAMS);
   need(make_directories(OWN_FILES), "make the directory", OWN_FILES);
   for (int i = 0; i < configuration.file_count; i++) add_file(configuration.files[i], i);
+}
+
+static void protect_own_files(void) {
   need(mount_at(0, OWN_PROGRAMS, 0, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, 0), "protect", OWN_PROGRAMS);
   need(mount_at(0, OWN, 0, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, 0), "protect", OWN);
 }
@@ -110,4 +114,7 @@ void mount_sandbox_files(int programs) {
   mount_kernel();
   add_own_files(programs);
   for (int i = 0; i < configuration.mount_count; i++) add_mount(configuration.mounts[i]);
+  /* It finds the files that a volume hides by then. */
+  install_authorities();
+  protect_own_files();
 }

@@ -163,6 +163,16 @@ export const BOOT = {
   handoffArgument: 16,
   /** A variable of its environment: `NAME=value`. */
   handoffVariable: 17,
+  /** The name that authorities of the service have, and the texts of those to trust, in the form of PEM. */
+  authorities: 18,
+  /** A file of the sandbox with all authorities that it trusts. */
+  bundle: 19,
+  /** A directory, and the name of the file with the authorities in it. */
+  anchor: 20,
+  /** A directory, the names of a file and of a link to it, and the content. Only where another store changes. */
+  hashed: 21,
+  /** The path of a link to the first bundle, and the content of a file in its place where there is none. */
+  whole: 22,
 } as const;
 
 /** `bootMount.kind`. The source of `shared` is a virtiofs tag, that of `disk` the serial number of a disk. */

@@ -14,7 +14,7 @@ import {
 import type { GuestInit } from './guest-init.js';
 import type { EngineImage } from './images/engine-image.js';
 import type { Bind } from './mounts/staging-directory.js';
-import { trustVariables } from './trust/trust-files.js';
+import { trustVariables } from '../../machine-network/trust/trust-files.js';
 import { cpuMillis } from '../../engine/shared-cpu.js';
 
 export const INSTANCE_LABEL = 'dev.sandkeep.instance';

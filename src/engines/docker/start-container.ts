@@ -21,8 +21,8 @@ import { setHostName } from './network/host-name.js';
 import { RoomRetries } from './room-retries.js';
 import { explainOwnLimit, explainStartFailure } from './start-failure.js';
 import { installAuthorities } from './trust/install-authorities.js';
-import { machineAuthorities } from './trust/machine-authorities.js';
-import { trustsInterception, trustsMore } from './trust/trust-files.js';
+import { authoritiesFor } from '../../machine-network/trust/authorities.js';
+import { trustsMore } from '../../machine-network/trust/trust-files.js';
 import { findContainer, type DockerParts } from './parts.js';
 
 /** Starts sandboxes: makes or renames their containers, with their files, mounts and networks. */
@@ -161,16 +161,12 @@ export class ContainerStarts {
     await this.naming.get(sandboxId);
   }
 
-  /** At each start: the authority of the interception may be another one by now. */
   private async installAuthorities(
     { spec }: Run,
     container: Docker.Container,
   ): Promise<ReadonlyMap<string, GuestFile>> {
     const { options, containerd } = this.parts;
-    return installAuthorities(container, containerd, {
-      own: trustsInterception(spec) ? (await options.gateway?.authority())?.certificate : undefined,
-      machine: spec.trustHostCas === true ? await machineAuthorities() : [],
-    });
+    return installAuthorities(container, containerd, await authoritiesFor(spec, options.gateway));
   }
 
   /** A disk without patches and mounts of the caller has the files of its image. */

@@ -18,6 +18,7 @@ export const CAPABILITIES: readonly Capability[] = [
   'tmpfs',
   'tmpfs_flags',
   'network_off',
+  'host_authorities',
   'idle_timeout',
   'registry_credentials',
   'secret_env',

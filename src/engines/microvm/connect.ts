@@ -121,6 +121,7 @@ export async function connectMicrovm(
       groups,
       changes: new Changes(directory),
       networks,
+      services: surroundings.gateway,
       places: new SlotQueue({ total, each: total - 1, maxWaitMs: LONGEST_WAIT_MS }),
     },
     engineId: engineIdIn(directory),

@@ -116,7 +116,7 @@ async function examineNetwork(): Promise<Finding> {
     return { check, state: 'missing', found: `sandboxes have no network, because ${reason}`, remedy };
   const lacks = [
     { what: 'published ports', why: await explainNoPublishing() },
-    { what: 'rules by domain', why: await explainNoGateway() },
+    { what: 'rules by domain, secrets and interception', why: await explainNoGateway() },
   ].flatMap(({ what, why }) => (why === undefined ? [] : [`no ${what}, because ${why}`]));
   if (lacks.length === 0) return { check, state: 'ok', found: 'sandboxes have filtered networks' };
   return {

@@ -1,3 +1,4 @@
+import type { GatewayServices } from '../../engine/definition.js';
 import type { SlotQueue } from '../../fairness/slot-queue.js';
 import type { VolumeStore } from '../../volumes/storage/store.js';
 import type { BootFiles } from './boot/boot-files.js';
@@ -41,6 +42,8 @@ export interface MicrovmParts {
   groups: ControlGroups | undefined;
   changes: Changes;
   networks: VmNetworks;
+  /** Undefined: no sandbox has a gateway. */
+  services: GatewayServices | undefined;
   /** A start takes processor time of the machine, above all where processors are emulated. */
   places: SlotQueue;
 }

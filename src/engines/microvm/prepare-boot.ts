@@ -7,8 +7,11 @@ import { bootFiles, type BootFiles } from './boot/boot-files.js';
 import { writeBootConfiguration, type BootConfiguration } from './boot/configuration.js';
 import { kernelOptions } from './boot/kernel-options.js';
 import { runConfiguration } from './boot/run-configuration.js';
+import { bootTrust } from './boot/trust.js';
 import type { Identity } from './identity.js';
 import { RESOLVER_FILES, resolverFileContent } from '../../machine-network/resolver-files.js';
+import { authoritiesFor } from '../../machine-network/trust/authorities.js';
+import { trustsMore } from '../../machine-network/trust/trust-files.js';
 import type { GuestInterface } from './network/vm-networks.js';
 import type { MicrovmParts } from './parts.js';
 
@@ -29,11 +32,12 @@ export async function engineBootFiles(directory: string, kernel: string | undefi
 }
 
 export async function prepareBoot(
-  { boot, isEmulated }: Pick<MicrovmParts, 'boot' | 'isEmulated'>,
+  { boot, isEmulated, services }: Pick<MicrovmParts, 'boot' | 'isEmulated' | 'services'>,
   run: Run,
   { identity, isCopy, network }: { identity: Identity; isCopy: boolean; network: GuestInterface | undefined },
 ): Promise<Boot> {
   const { kernel, initramfs, modules } = boot;
+  const trusted = trustsMore(run.spec) ? bootTrust(await authoritiesFor(run.spec, services)) : undefined;
   const file = join(MEMORY, `sandkeep-${newId()}`);
   try {
     const configuration = runConfiguration(run, {
@@ -41,7 +45,8 @@ export async function prepareBoot(
       modules,
       network: network ?? null,
       isCopy,
-      files: resolverFiles(run, network),
+      files: [...resolverFiles(run, network), ...(trusted?.files ?? [])],
+      trust: trusted?.trust ?? null,
     });
     await writeBootConfiguration(file, configuration);
     return {

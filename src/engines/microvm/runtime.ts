@@ -127,6 +127,11 @@ export class MicrovmRuntime implements Runtime {
     this.parts.folderUses.claims.release(sandboxId);
   }
 
+  async changeSecrets(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): Promise<void> {
+    this.parts.networks.changeSecrets(run);
+    return Promise.resolve();
+  }
+
   /** The images of disks stay those of the sandbox, whose memory knows what is in them. */
   private async pause(sandboxId: string): Promise<void> {
     const held = await readHeld(this.parts.directory, sandboxId);

@@ -12,6 +12,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'mkfs.erofs': 'erofs-utils',
   mke2fs: 'e2fsprogs',
   xz: 'xz-utils',
+  curl: 'curl',
 };
 
 /** The kernel of the machines of tests. */

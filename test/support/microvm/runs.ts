@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { onTestFinished } from 'vitest';
-import type { BootNetwork } from '../../../src/engines/microvm/boot/configuration.js';
+import type { BootConfiguration, BootNetwork } from '../../../src/engines/microvm/boot/configuration.js';
 import { runConfiguration } from '../../../src/engines/microvm/boot/run-configuration.js';
 import type { RunSpec } from '../../../src/spec/run-spec.js';
 import { runSpecOf } from '../run-spec.js';
@@ -29,7 +29,9 @@ export function makeFolder(): string {
 /** A machine with a specification, which the end of the test kills. */
 export async function startRun(
   spec: Partial<RunSpec>,
-  options: MachineOptions & { network?: BootNetwork } = {},
+  options: MachineOptions & { network?: BootNetwork } & Partial<
+      Pick<BootConfiguration, 'trust' | 'files'>
+    > = {},
   image = IMAGE,
 ): Promise<Machine> {
   const run = {
@@ -40,9 +42,10 @@ export async function startRun(
     spec: runSpecOf('busybox', spec),
     secrets: { registry: null, values: {}, env: { TOKEN: 'secret' } },
   };
-  const files = [{ path: '/etc/hosts', mode: 0o644, content: Buffer.from('127.0.0.1\tlocalhost\n') }];
-  const { network = null } = options;
-  const configuration = runConfiguration(run, { image, modules: await moduleFiles(), network, files });
+  const hosts = { path: '/etc/hosts', mode: 0o644, content: Buffer.from('127.0.0.1\tlocalhost\n') };
+  const { network = null, trust = null, files: more = [] } = options;
+  const modules = await moduleFiles();
+  const configuration = runConfiguration(run, { image, modules, network, files: [hosts, ...more], trust });
   const machine = await startMachine({ ...options, configuration });
   onTestFinished(() => machine.kill());
   return machine;

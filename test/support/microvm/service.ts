@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { Surroundings } from '../../../src/engine/definition.js';
 import { connectMicrovm } from '../../../src/engines/microvm/connect.js';
 import { ImageStore } from '../../../src/engines/microvm/images/image-store.js';
@@ -21,16 +21,16 @@ export const IMAGE = 'sandkeep-test:busybox';
 const BUSYBOX = '/bin/busybox';
 const MOST = { bytes: 1024 ** 3, beyond: 'too_large' } as const;
 
-/** A data directory with the image. */
-export async function makeMicrovmDirectory(): Promise<string> {
+/** A data directory with the image. `programs`: paths of programs of this machine that the image has too. */
+export async function makeMicrovmDirectory(programs: readonly string[] = []): Promise<string> {
   const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-microvm-data-'));
-  await importTestImage(dataDir);
+  await importTestImage(dataDir, programs);
   return dataDir;
 }
 
-export async function importTestImage(dataDir: string): Promise<void> {
+export async function importTestImage(dataDir: string, programs: readonly string[] = []): Promise<void> {
   const archive = join(dataDir, 'image.tar');
-  makeArchive(archive);
+  makeArchive(archive, programs);
   await importImage(new ImageStore(join(dataDir, IMAGES_DIRECTORY)), {
     file: archive,
     name: IMAGE,
@@ -44,10 +44,11 @@ export async function importTestImage(dataDir: string): Promise<void> {
 export function onMicrovm(
   dataDir: string,
   surroundings: Partial<Surroundings> = {},
+  options: Partial<Parameters<typeof connectMicrovm>[0]> = {},
 ): Pick<TestOptions, 'runtime'> {
   return {
     runtime: async (instanceId, volumes) =>
-      connectEmulated(dataDir, { instanceId, volumes, ...surroundings }),
+      connectEmulated(dataDir, { instanceId, volumes, ...surroundings }, options),
   };
 }
 
@@ -63,15 +64,19 @@ export const EMULATED = {
 
 async function connectEmulated(
   dataDir: string,
-  surroundings: Partial<Surroundings> = {},
+  surroundings: Partial<Surroundings>,
+  options: Partial<Parameters<typeof connectMicrovm>[0]>,
 ): Promise<MicrovmRuntime> {
-  return connectMicrovm(EMULATED, {
-    instanceId: 'test',
-    dataDir,
-    volumes: new VolumeStore(join(dataDir, 'volumes')),
-    defaultDiskMib: 256,
-    ...surroundings,
-  });
+  return connectMicrovm(
+    { ...EMULATED, ...options },
+    {
+      instanceId: 'test',
+      dataDir,
+      volumes: new VolumeStore(join(dataDir, 'volumes')),
+      defaultDiskMib: 256,
+      ...surroundings,
+    },
+  );
 }
 
 /** Destroys the sandboxes of these organizations, and waits until the engine holds none. */
@@ -86,7 +91,7 @@ export async function destroyAll(service: TestService, ...clients: Client[]): Pr
 }
 
 /** An archive as `docker save` makes it. */
-function makeArchive(file: string): void {
+function makeArchive(file: string, programs: readonly string[]): void {
   const folder = mkdtempSync(join(tmpdir(), 'sandkeep-archive-'));
   try {
     const root = join(folder, 'root');
@@ -94,6 +99,7 @@ function makeArchive(file: string): void {
     cpSync(BUSYBOX, join(root, 'bin/busybox'));
     const applets = execFileSync(BUSYBOX, ['--list'], { encoding: 'utf8' }).trim().split('\n');
     for (const applet of applets) if (applet !== 'busybox') symlinkSync('busybox', join(root, 'bin', applet));
+    for (const program of programs) copyProgram(program, root);
     writeFileSync(
       join(root, 'etc/passwd'),
       'root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/home/ann:/bin/sh\n',
@@ -117,4 +123,11 @@ function makeArchive(file: string): void {
   } finally {
     rmSync(folder, { recursive: true });
   }
+}
+
+/** Copies a program with the libraries that it loads. */
+function copyProgram(program: string, root: string): void {
+  const loaded = execFileSync('ldd', [program], { encoding: 'utf8' }).matchAll(/\/\S+/g);
+  for (const [path] of loaded) cpSync(path, join(root, path), { dereference: true });
+  cpSync(program, join(root, 'bin', basename(program)), { dereference: true });
 }

@@ -1,32 +1,25 @@
 import type Docker from 'dockerode';
-import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
-import { rootCertificates } from 'node:tls';
 import { StartRefusedError } from '../../../engine/runtime.js';
 import { readFile, writeEntries, type Entry } from '../archive.js';
 import type { ContainerdPlace } from '../containerd.js';
 import { statusOf } from '../errors.js';
 import type { GuestFile } from '../mounts/guest-files.js';
 import { isBelow, lookAtDisk, placeOf, type Stat } from '../files/disk-stat.js';
-import { certificatesIn, distinct, readable, subjectHash, withAuthorities } from './certificates.js';
-import { javaStore } from './java-store.js';
-import { STORES } from './stores.js';
-import { TRUST_FILES } from './trust-files.js';
+import {
+  addedAuthorities,
+  javaStoreOf,
+  LARGEST_BUNDLE,
+  OWN_FILE,
+  ownBundle,
+  type Authorities,
+} from '../../../machine-network/trust/authorities.js';
+import { subjectHash, withAuthorities } from '../../../machine-network/trust/certificates.js';
+import { STORES } from '../../../machine-network/trust/stores.js';
+import { TRUST_FILES } from '../../../machine-network/trust/trust-files.js';
 
-/** That of a distribution has 230 KiB. A larger one stays as it is, and the service reads no more of it. */
-const LARGEST_BYTES = 2 * 1024 * 1024;
-/** A distribution has 150. */
-const MOST_CERTIFICATES = 1_000;
 /** The archive interface of the engine takes names as text. */
 const PLAIN_NAME = /^[\x21-\x7e]+$/;
-
-/** The authorities to add, as texts of PEM. */
-export interface Authorities {
-  /** That of the interception. */
-  own: string | undefined;
-  /** Those of the machine. */
-  machine: readonly string[];
-}
 
 /**
  * Adds authorities to the store of the image, whichever it has, and makes the files of the service. The sandbox must
@@ -39,9 +32,10 @@ export interface Authorities {
 export async function installAuthorities(
   container: Docker.Container,
   containerd: ContainerdPlace | undefined,
-  { own, machine }: Authorities,
+  authorities: Authorities,
 ): Promise<Map<string, GuestFile>> {
-  const added = distinct([...(own === undefined ? [] : [own]), ...machine]).slice(0, MOST_CERTIFICATES);
+  const { own } = authorities;
+  const added = addedAuthorities(authorities);
   const inspected = await container.inspect();
   const places = await lookAtDisk(container, inspected, containerd, findPlaces);
   let bundle: { link: string; text: string } | undefined;
@@ -62,12 +56,12 @@ export async function installAuthorities(
       entries.push({ name: place, type: 'file', mode: 0o644, content: anchor });
   }
   if (places.hashed !== undefined && own !== undefined && entries.length > 0) {
-    const file = posix.join(places.hashed, 'sandkeep.pem');
+    const file = posix.join(places.hashed, OWN_FILE);
     entries.push({ name: file, type: 'file', mode: 0o644, content: Buffer.from(own) });
-    entries.push({ name: `${places.hashed}/${subjectHash(own)}.0`, type: 'symlink', target: 'sandkeep.pem' });
+    entries.push({ name: `${places.hashed}/${subjectHash(own)}.0`, type: 'symlink', target: OWN_FILE });
   }
   if (entries.length > 0 && !(await tryTo(() => writeEntries(container, entries)))) bundle = undefined;
-  const text = bundle?.text ?? [...rootCertificates.map((root) => `${root.trim()}\n`), ...texts].join('');
+  const text = bundle?.text ?? ownBundle(added);
   return new Map<string, GuestFile>([
     [TRUST_FILES.added, anchor],
     [TRUST_FILES.all, bundle ? { link: bundle.link } : Buffer.from(text, 'latin1')],
@@ -89,7 +83,7 @@ async function findPlaces(stat: Stat, targets: readonly string[]): Promise<Place
     if (place === undefined || !PLAIN_NAME.test(place)) return [];
     if (points.some((point) => point === undefined || isBelow(place, point))) return [];
     const found = await stat(place);
-    return found?.type === type && (type === 'directory' || found.size <= LARGEST_BYTES) ? [place] : [];
+    return found?.type === type && (type === 'directory' || found.size <= LARGEST_BUNDLE) ? [place] : [];
   };
   const bundles: string[] = [];
   for (const path of STORES.bundles) bundles.push(...(await find(path, 'file')));
@@ -116,7 +110,7 @@ async function readSmall(
   place: string,
 ): Promise<Extract<Entry, { type: 'file' }> | undefined> {
   let found: Extract<Entry, { type: 'file' }> | undefined;
-  await tryTo(async () => (found = await readFile(container, place, LARGEST_BYTES)));
+  await tryTo(async () => (found = await readFile(container, place, LARGEST_BUNDLE)));
   return found;
 }
 
@@ -129,21 +123,4 @@ async function tryTo(action: () => Promise<unknown>): Promise<boolean> {
     if (statusOf(error) === undefined) throw error;
     return false;
   }
-}
-
-/** To check the certificates of a distribution takes 10 ms, and most sandboxes have the same ones. */
-const MADE_STORES = new Map<string, Buffer>();
-const MOST_STORES = 16;
-
-function javaStoreOf(bundle: string): Buffer {
-  const key = createHash('sha256').update(bundle).digest('base64');
-  const made =
-    MADE_STORES.get(key) ?? javaStore(readable(certificatesIn(bundle).slice(0, MOST_CERTIFICATES)));
-  MADE_STORES.delete(key);
-  MADE_STORES.set(key, made);
-  for (const oldest of MADE_STORES.keys()) {
-    if (MADE_STORES.size <= MOST_STORES) break;
-    MADE_STORES.delete(oldest);
-  }
-  return made;
 }

@@ -37,6 +37,21 @@ export interface BootConfiguration {
   network: BootNetwork | null;
   /** The sandbox gets no capabilities. */
   restricted: boolean;
+  /** The authorities to add to those of the image. Default: none. */
+  trust?: BootTrust | null;
+}
+
+export interface BootTrust {
+  /** It is in the names of all authorities of the service, also of earlier ones, which leave the bundles. */
+  name: string;
+  /** In the form of PEM, each with a line break at its end. */
+  texts: Buffer;
+  /** Files of the sandbox with all authorities. */
+  bundles: readonly string[];
+  anchors: readonly { directory: string; file: string }[];
+  hashed: { directory: string; file: string; link: string; content: Buffer } | null;
+  /** A link to the first bundle, or a file where there is none. */
+  whole: { path: string; content: Buffer };
 }
 
 export interface BootPatch {
@@ -117,6 +132,7 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
   if (configuration.network) add(BOOT.network, encodeNetwork(configuration.network));
   if (configuration.restricted) add(BOOT.restricted);
   if (configuration.isCopy === true) add(BOOT.copy);
+  for (const [type, payload] of trustRecords(configuration.trust ?? null)) add(BOOT[type], payload);
   add(BOOT.end);
   const bytes = Buffer.concat(records);
   if (bytes.length > LIMIT.bootBytes - SECTOR)
@@ -124,6 +140,23 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
       `the files and the environment of the sandbox have ${bytes.length} bytes, and may have ${LIMIT.bootBytes}`,
     );
   return Buffer.concat([bytes, Buffer.alloc(SECTOR - (bytes.length % SECTOR))]);
+}
+
+type TrustRecord = 'authorities' | 'bundle' | 'anchor' | 'hashed' | 'whole';
+
+function trustRecords(trust: BootTrust | null): (readonly [TrustRecord, RequestWriter])[] {
+  if (!trust) return [];
+  const { name, texts, bundles, anchors, hashed, whole } = trust;
+  const text = (...parts: string[]) => parts.reduce((writer, part) => writer.text(part), new RequestWriter());
+  return [
+    ['authorities', text(name).bytes(texts)],
+    ...bundles.map((path) => ['bundle', text(path)] as const),
+    ...anchors.map(({ directory, file }) => ['anchor', text(directory, file)] as const),
+    ...(hashed
+      ? [['hashed', text(hashed.directory, hashed.file, hashed.link).bytes(hashed.content)] as const]
+      : []),
+    ['whole', text(whole.path).bytes(whole.content)],
+  ];
 }
 
 function encodePatch({ operation, path, mode, replace, content }: BootPatch): RequestWriter {

@@ -6,7 +6,15 @@ import { RLIMITS } from '../../../guest/command.js';
 import { DEFAULT_PATH, initArguments, signalNumber } from '../../../guest/programs.js';
 import type { RunMount, RunSpec } from '../../../spec/run-spec.js';
 import type { BootFiles } from './boot-files.js';
-import type { BootConfiguration, BootHandoff, BootMount, BootNetwork, BootPatch } from './configuration.js';
+import { trustVariables } from '../../../machine-network/trust/trust-files.js';
+import type {
+  BootConfiguration,
+  BootHandoff,
+  BootMount,
+  BootNetwork,
+  BootPatch,
+  BootTrust,
+} from './configuration.js';
 
 /** The part of the configuration of an image that its sandboxes get. */
 interface ImageDefaults {
@@ -28,12 +36,14 @@ interface RunSurroundings {
   isCopy?: boolean;
   /** The files of the engine, such as /etc/resolv.conf. */
   files: BootConfiguration['files'];
+  /** Default: the authorities of the image alone. */
+  trust?: BootTrust | null;
 }
 
 /** The boot configuration of a run, with the meaning that the fields have on other engines. */
 export function runConfiguration(run: Run, surroundings: RunSurroundings): BootConfiguration {
   const { spec } = run;
-  const { image, modules, network, isCopy = false, files } = surroundings;
+  const { image, modules, network, isCopy = false, files, trust = null } = surroundings;
   const workdir = workdirOf(spec, image);
   const hostName = spec.hostname ?? run.sandboxId;
   const environment = environmentOfSandbox(run, image, hostName);
@@ -68,6 +78,7 @@ export function runConfiguration(run: Run, surroundings: RunSurroundings): BootC
     mounts,
     network,
     restricted: spec.securityProfile === 'restricted',
+    trust,
   };
 }
 
@@ -88,7 +99,12 @@ function environmentOfSandbox(run: Run, { env }: ImageDefaults, hostName: string
   }
   const hasScripts = Object.keys(run.spec.scripts).length > 0;
   if (hasScripts) variables.set('PATH', `${variables.get('PATH')}:${SCRIPTS_DIRECTORY}`);
-  for (const { key, value } of environmentOf(run)) variables.set(key, value);
+  const added = environmentOf(run);
+  for (const entry of trustVariables(run.spec, [...variables.keys(), ...added.map(({ key }) => key)])) {
+    const [name = '', ...value] = entry.split('=');
+    variables.set(name, value.join('='));
+  }
+  for (const { key, value } of added) variables.set(key, value);
   return variables;
 }
 

@@ -43,7 +43,7 @@ const FILTERS = [
   'network_mac',
   'network_mtu',
 ] as const;
-const GATED = ['network_domains', 'network_dns'] as const;
+const GATED = ['network_domains', 'network_dns', 'secrets', 'tls_interception'] as const;
 const DEFAULT_MTU = 1_500;
 /** Other programs replace rules of the machine, and addresses come and go. */
 const CHECK_MS = 5_000;
@@ -219,7 +219,7 @@ export class VmNetworks {
     }
     if (isGated(run) && !this.gateway)
       throw new StartRefusedError(
-        'this machine has no gateway for rules by domain; "sandkeep doctor" shows the operator the reason',
+        'this machine has no gateway for rules by domain, secrets and interception; "sandkeep doctor" shows the operator the reason',
       );
     const { ports = [] } = spec;
     await this.requirePorts(ports);
@@ -258,6 +258,10 @@ export class VmNetworks {
         resolvers: isGated(run) ? [GATEWAY_ADDRESS] : [...surroundings.resolvers],
       },
     };
+  }
+
+  changeSecrets(run: Pick<Run, 'orgId' | 'sandboxId' | 'spec' | 'secrets'>): void {
+    if (isGated(run)) this.gateway?.supervisor.changeSecrets(run);
   }
 
   /** The links of paused sandboxes, whose addresses wait for them. */

@@ -5,10 +5,10 @@ import { createHash, X509Certificate } from 'node:crypto';
 const BLOCK =
   /-----BEGIN (?:TRUSTED )?CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END (?:TRUSTED )?CERTIFICATE-----\n?/g;
 /** In the names of the authorities of every installation, also of earlier ones of this one. */
-const OUR_NAME = Buffer.from('Sandkeep interception');
+export const OUR_NAME = 'Sandkeep interception';
 
 /** The text of a certificate, and its DER in base64 without line breaks, which two texts of one certificate share. */
-interface Block {
+export interface Block {
   text: string;
   der: string;
 }

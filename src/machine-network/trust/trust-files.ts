@@ -1,5 +1,5 @@
-import { GUEST_DIRECTORY } from '../../../guest/programs.js';
-import type { RunSpec } from '../../../spec/run-spec.js';
+import { GUEST_DIRECTORY } from '../../guest/programs.js';
+import type { RunSpec } from '../../spec/run-spec.js';
 
 const TRUST_DIRECTORY = `${GUEST_DIRECTORY}/trust`;
 
