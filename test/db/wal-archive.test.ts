@@ -193,14 +193,17 @@ describe.skipIf(process.platform !== 'linux')('the archived log', PATIENCE, () =
     await restoreTo(root, at('timed'), time);
     const wholeMs = performance.now() - begun;
     const target = at('restored');
+    const unfinished = join(target, 'unfinished-restore');
     const restore = ['restore', root, '--data-dir', target, '--to-time', time, ...NO_DOCKER];
     let refused = 0;
     for (let kills = 0; kills < 4; kills += 1) {
       const running = start([...PROGRAM, ...restore]);
-      await sleep(Math.random() * wholeMs);
+      // The first kill comes as soon as the restore has begun, and the others at any moment.
+      if (kills === 0) await until('the restore has begun', async () => existsSync(unfinished), undefined, 1);
+      else await sleep(Math.random() * wholeMs);
       running.child.kill('SIGKILL');
       await running.ended;
-      if (!existsSync(join(target, 'unfinished-restore'))) {
+      if (!existsSync(unfinished)) {
         // The restore had not begun, or was complete.
         await untilStopped(target);
         rmSync(target, { recursive: true, force: true });
