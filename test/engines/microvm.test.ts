@@ -280,7 +280,7 @@ describeMicrovm('the microvm runtime', () => {
     const full = fullRequest('refused', 'none') as any;
     const refused: [field: string, part: Record<string, unknown>][] = [
       [
-        'network.ports',
+        'network.ports[0].host_bind',
         { network: { ports: [{ guest_port: 80, host_port: 8080, host_bind: '127.0.0.1' }] } },
       ],
       ['network.tls', { network: { tls: { enabled: true } } }],
