@@ -187,7 +187,8 @@ describeDocker('a sandbox that wakes on request', () => {
         const page = await browser.newPage();
         const shown = await page.goto(`${hosts.originOf({ port: 8000, sandboxId: id })}/`);
         expect([shown!.status(), await page.title()]).toEqual([503, 'The sandbox is starting']);
-        await page.getByText('hello').waitFor();
+        // On a busy machine the first request of the page, of 20 seconds, may end before the start.
+        await page.getByText('hello').waitFor({ timeout: 120_000 });
       } finally {
         await browser.close();
       }
