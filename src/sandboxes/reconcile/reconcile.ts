@@ -98,10 +98,11 @@ export class Reconciler {
     const began = performance.now();
     // The list may or may not show the effect of a call in flight, so the next pass handles its sandbox.
     const unsure = this.calls.underWay;
+    // Before the list: a run that ends meanwhile is not billed beyond its end.
+    const listedAt = ctx.now();
     const holdings = new Map((await ctx.runtime.list(ids)).map((holding) => [holding.sandboxId, holding]));
     const rows = await this.readRows(ids, holdings);
-    const listedAt = ctx.now();
-    if (ids === undefined) await this.touch(rows, holdings);
+    if (ids === undefined) await this.touch(rows, holdings, listedAt);
     await this.noteRoom(term, ids, rows, holdings);
     await this.noteUnanswered(term, rows);
     const seen: Seen = { observations: [], memoryLost: [], destroyed: [], stopping: [] };
@@ -447,14 +448,18 @@ export class Reconciler {
    * Notes which runs still run. A run whose container disappeared with its record ends at the last note. Also, a pass
    * over some sandboxes notes the runs that it stops.
    */
-  private async touch(rows: ReconcileRow[], holdings: ReadonlyMap<string, Holding>): Promise<void> {
+  private async touch(
+    rows: ReconcileRow[],
+    holdings: ReadonlyMap<string, Holding>,
+    listedAt: Instant,
+  ): Promise<void> {
     if (performance.now() - this.lastTouch < TOUCH_INTERVAL_MS) return;
     const running = rows.flatMap(({ orgId, sandboxId, wanted }) =>
       wanted.runStarted && wanted.runOpen && wanted.runId && holdings.get(sandboxId)?.state === 'running'
         ? [{ orgId, runId: wanted.runId }]
         : [],
     );
-    if (running.length > 0) await touchRuns(this.ctx.pool, running, this.ctx.now());
+    if (running.length > 0) await touchRuns(this.ctx.pool, running, listedAt);
     this.lastTouch = performance.now();
   }
 }
