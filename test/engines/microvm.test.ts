@@ -279,10 +279,7 @@ describeMicrovm('the microvm runtime', () => {
   test('refuses settings that it cannot enforce by the name of their field', async () => {
     const full = fullRequest('refused', 'none') as any;
     const refused: [field: string, part: Record<string, unknown>][] = [
-      [
-        'network.ports[0].host_bind',
-        { network: { ports: [{ guest_port: 80, host_port: 8080, host_bind: '127.0.0.1' }] } },
-      ],
+      ['network.ports[0].host_bind', { network: { ports: [{ guest_port: 80, host_bind: '::1' }] } }],
       ['network.tls', { network: { tls: { enabled: true } } }],
       ['network.interface', { network: { interface: { ipv4_address: '10.200.0.9' } } }],
       ['resources.vcpus', { resources: { vcpus: 10_000 } }],
