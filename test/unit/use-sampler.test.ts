@@ -13,10 +13,14 @@ function subjectOf(sandboxId: string, more: Partial<Subject> = {}): Subject {
 /** A sampler with a clock of its own, of an engine whose sandboxes use half a CPU. */
 function makeSampler() {
   const calls: string[][] = [];
-  const state = { now: START, walks: 0, walked: undefined as number | undefined, broken: false };
+  const state = {
+    ...{ now: START, walks: 0, walked: undefined as number | undefined, broken: false },
+    answer: undefined as Promise<void> | undefined,
+  };
   const activity = async (ids: readonly string[]) => {
     calls.push([...ids]);
     if (state.broken) throw new Error('the engine is away');
+    await state.answer;
     const use: Activity = { cpuMicros: (state.now - START) * 500, sentBytes: state.now - START };
     return Promise.resolve(new Map(ids.map((id) => [id, use])));
   };
@@ -53,6 +57,22 @@ test('asks the engine at most once an interval, however many callers ask', async
   state.now += 1;
   expect(await sampler.sample(subject)).toMatchObject({ at: START + 5_000, cpuPercent: 50 });
   expect(calls.length).toBe(2);
+});
+
+test('takes one sample when a pass and a caller ask at once', async () => {
+  const { sampler, state, calls } = makeSampler();
+  const subject = subjectOf('a', { intervalMs: 5_000 });
+  sampler.keep([subject]);
+  let answer = () => {};
+  state.answer = new Promise((resolve) => (answer = resolve));
+  const pass = sampler.pass();
+  state.answer = undefined;
+  const sampled = await sampler.sample(subject);
+  state.now += 4_999;
+  answer();
+  await pass;
+  expect(calls).toEqual([['a'], ['a']]);
+  expect(await sampler.sample(subject)).toBe(sampled);
 });
 
 test('takes at most a batch a pass, the longest overdue first, and spreads the points of many sandboxes', async () => {

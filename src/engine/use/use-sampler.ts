@@ -112,9 +112,7 @@ export class UseSampler {
     const track = this.track(subject);
     if (!track) return undefined;
     this.walk(track);
-    const age = this.clock() - (track.latest?.use.at ?? -Infinity);
-    // Negative: the clock was set back.
-    if (age < 0 || age >= Math.max(subject.intervalMs, SAMPLING.shortestMs)) {
+    if (!track.latest || !isFresh(track.latest.use, subject, this.clock())) {
       track.asking ??= this.ask(track).finally(() => (track.asking = undefined));
       await track.asking;
     }
@@ -165,6 +163,8 @@ export class UseSampler {
     const { latest, subject, disk, point } = track;
     // Kubelets measure every ten seconds, and give the same figures until then.
     if (activity.measuredAt !== undefined && latest && at <= latest.use.at) return;
+    // A pass and a caller asked at once: the later answer comes before a sample is due.
+    if (activity.measuredAt === undefined && latest && isFresh(latest.use, subject, at)) return;
     const before = latest
       ? { cpuMicros: latest.activity.cpuMicros, at: latest.use.at }
       : { cpuMicros: 0, at: subject.startedAt };
@@ -192,4 +192,11 @@ export class UseSampler {
     };
     void measure();
   }
+}
+
+/** No older than the interval of the sandbox. */
+function isFresh(use: Use, { intervalMs }: Subject, now: number): boolean {
+  const age = now - use.at;
+  // Negative: the clock was set back.
+  return age >= 0 && age < Math.max(intervalMs, SAMPLING.shortestMs);
 }
