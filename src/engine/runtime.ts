@@ -187,6 +187,8 @@ export interface Activity {
   processes?: number;
   /** The room that its own disk takes. */
   diskBytes?: number;
+  /** The size of its disk, where the specification leaves it to the engine. */
+  diskLimitBytes?: number;
   diskReadBytes?: number;
   diskWrittenBytes?: number;
   receivedBytes?: number;

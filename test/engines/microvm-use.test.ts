@@ -32,7 +32,7 @@ describeMicrovm('the use of a virtual machine', () => {
         name: 'used',
         image: { type: 'oci', reference: IMAGE },
         pull_policy: 'never',
-        resources: { vcpus: 1, memory_mib: 192, disk_size_mib: 256 },
+        resources: { vcpus: 1, memory_mib: 192 },
         mounts: [{ type: 'named', name: 'data', guest: '/data' }],
       },
       { start: true, wait_for: 'running', wait_timeout: 120 },
@@ -62,6 +62,7 @@ describeMicrovm('the use of a virtual machine', () => {
     );
     expect(used).toMatchObject({
       memory_limit_bytes: 192 * MIB,
+      // That of the engine, since the specification has none.
       disk_limit_bytes: 256 * MIB,
       cpu_limit_percent: 100,
     });

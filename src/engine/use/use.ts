@@ -27,6 +27,8 @@ export interface Use {
   diskWrittenBytes: number | null;
   receivedBytes: number | null;
   sentBytes: number | null;
+  /** The size that the engine gave its disk. The points of the past do not have it. */
+  diskLimitBytes?: number | undefined;
 }
 
 /**
@@ -56,5 +58,6 @@ export function useOf(
     diskWrittenBytes: activity.diskWrittenBytes ?? null,
     receivedBytes: activity.receivedBytes ?? null,
     sentBytes: activity.sentBytes ?? null,
+    diskLimitBytes: activity.diskLimitBytes,
   };
 }

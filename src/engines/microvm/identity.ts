@@ -65,6 +65,8 @@ const RunFile = Type.Object({
   /** The machine as a monitor must make it again to continue its memory. Absent: an earlier release has started it. */
   shape: Type.Optional(Type.String()),
   memoryMib: Type.Optional(Type.Integer()),
+  /** The size of its disk. Absent: an earlier release has started it. */
+  diskMib: Type.Optional(Type.Integer()),
   /** Its supervisor can hold its processors. Absent: an earlier release has started it. */
   canHold: Type.Optional(Type.Literal(true)),
 });

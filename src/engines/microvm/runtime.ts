@@ -301,6 +301,7 @@ export class MicrovmRuntime implements Runtime {
       // File servers read and write for the sandbox too.
       ...transfersOf(pids.length > 0 ? pids : [monitor.pid]),
       ...(diskBytes === undefined ? {} : { diskBytes }),
+      ...(held.run?.diskMib === undefined ? {} : { diskLimitBytes: held.run.diskMib * MIB }),
       ...this.parts.networks.traffic(sandboxId),
     };
   }

@@ -156,8 +156,8 @@ export class VmStarts {
         },
         { serial: 'boot', format: 'raw', isReadonly: true, descriptor: descriptorOf(boot.configuration) },
       ];
-      const disk = fileLimit(identity.diskMib ?? spec.diskMib ?? parts.defaultDiskMib);
-      let diskFileMib = Math.max(disk, mostSavedMib(spec.memoryMib));
+      const diskMib = identity.diskMib ?? spec.diskMib ?? parts.defaultDiskMib;
+      let diskFileMib = Math.max(fileLimit(diskMib), mostSavedMib(spec.memoryMib));
       for (const [index, mount] of spec.mounts.entries()) {
         const image = images.get(index);
         if (mount.type !== 'disk_image' || !image) continue;
@@ -182,6 +182,7 @@ export class VmStarts {
         workdir,
         shape,
         memoryMib: spec.memoryMib,
+        diskMib,
         canHold: true,
         ...(link === undefined ? {} : { link }),
         ...(network && network.ports.length > 0 ? { ports: [...network.ports] } : {}),

@@ -16,7 +16,7 @@ export async function showMetrics(use: UseSampler, sandbox: MeasuredSandbox): Pr
     unavailable_reason: sample ? null : reasonOf(sandbox),
     cpu_limit_percent: limits && limits.vcpus * ONE_CPU_PERCENT,
     memory_limit_bytes: limits && limits.memoryMib * MIB,
-    disk_limit_bytes: limits?.diskMib == null ? null : limits.diskMib * MIB,
+    disk_limit_bytes: limits?.diskMib == null ? (sample?.diskLimitBytes ?? null) : limits.diskMib * MIB,
     current: sample ? showSample(sample) : null,
     history_interval_ms: use.pointMs,
     history: use.history(id).map(showSample),

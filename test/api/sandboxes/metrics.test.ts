@@ -63,6 +63,18 @@ describe('the use of a sandbox', () => {
     expect((await client.get('/v1/sandboxes/by-name/used/metrics')).body.sandbox_id).toBe(id);
   });
 
+  test('has the limits of the specification', async () => {
+    const { body } = await client.post(
+      '/v1/sandboxes',
+      smallRequest('sized', { resources: { vcpus: 2, memory_mib: 128, disk_size_mib: 512 } }),
+    );
+    expect(await metricsOf(body.id)).toMatchObject({
+      cpu_limit_percent: 200,
+      memory_limit_bytes: 128 * 1024 ** 2,
+      disk_limit_bytes: 512 * 1024 ** 2,
+    });
+  });
+
   test('is sampled no more often than the specification says, and not at all where it says so', async () => {
     const rarely = await create('rarely', { metrics_sample_interval_ms: 3_600_000 });
     const first = await until(
