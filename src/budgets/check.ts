@@ -7,10 +7,12 @@ import { ApiError } from '../http/errors.js';
 import { monthAfter, shortInstant, startOfMonth, type Instant } from '../lib/instant.js';
 import { decimalText } from '../prices/price.js';
 import { ratioText } from './amount.js';
-import { covers, type Budget } from './budget.js';
+import { covers, hasLabel, type Budget } from './budget.js';
 import { measureBudget, type Measured } from './measure.js';
 import { isExhausted } from './present.js';
 import { getEnforced } from './queries.js';
+
+type Pricing = Pick<Context, 'settings'>;
 
 /**
  * Refuses a start at `at` that a budget covers whose use until `at` reaches its limit. `tx`: the transaction that
@@ -18,23 +20,58 @@ import { getEnforced } from './queries.js';
  * it.
  */
 export async function refuseOverBudget(
-  { settings: { priceBook: book } }: Pick<Context, 'settings'>,
+  ctx: Pricing,
   tx: Sql,
   caller: Caller,
   { at, labels }: { at: Instant; labels: Readonly<Record<string, string>> },
 ): Promise<void> {
   const started = { labels, keyId: keyIdOf(caller.actor) };
+  await refuseUsedUp(ctx, tx, caller, {
+    at,
+    isCovered: (budget) => covers(budget, started),
+    refused: 'nothing that it covers can be started',
+  });
+}
+
+/**
+ * Refuses new labels of a started sandbox that bring it under the used up budget of a label. Otherwise a sandbox could
+ * be started under other labels, and get its own ones back.
+ */
+export async function refuseLabelsOverBudget(
+  ctx: Pricing,
+  tx: Sql,
+  caller: Caller,
+  { at, before, after }: { at: Instant } & Record<'before' | 'after', Readonly<Record<string, string>>>,
+): Promise<void> {
+  await refuseUsedUp(ctx, tx, caller, {
+    at,
+    isCovered: ({ scope }) => scope.type === 'label' && hasLabel(after, scope) && !hasLabel(before, scope),
+    refused: 'no sandbox that runs can get its label',
+  });
+}
+
+async function refuseUsedUp(
+  { settings: { priceBook: book } }: Pricing,
+  tx: Sql,
+  caller: Caller,
+  { at, isCovered, refused }: { at: Instant; isCovered: (budget: Budget) => boolean; refused: string },
+): Promise<void> {
   for (const budget of await getEnforced(tx, caller.orgId)) {
-    if (!covers(budget, started)) continue;
+    if (!isCovered(budget)) continue;
     const measured = await measureBudget(tx, budget, { month: at, at, book });
-    if (measured && isExhausted(budget, measured)) refuse(caller, budget, measured, at);
+    if (measured && isExhausted(budget, measured)) refuse(caller, budget, measured, { at, refused });
   }
 }
 
 /** A key that is narrowed to labels must not learn the totals of others. */
-function refuse({ access }: Caller, budget: Budget, { used }: Measured, at: Instant): never {
+function refuse(
+  { access }: Caller,
+  budget: Budget,
+  { used }: Measured,
+  { at, refused }: { at: Instant; refused: string },
+): never {
   const renews_at = shortInstant(monthAfter(startOfMonth(at)));
-  const until = `nothing that it covers can be started until ${renews_at}`;
+  const until = `${refused} until ${renews_at}`;
   if (isNarrowed(access)) {
     throw new ApiError('budget_exceeded', `a budget of the organization is used up: ${until}`, {
       budget_id: budget.id,

@@ -256,6 +256,7 @@ export function sandboxRoutes(app: App, ctx: Shared): void {
           response: answersToWrite(
             SandboxResponse,
             'label_not_allowed',
+            'budget_exceeded',
             'sandbox_not_found',
             'name_already_exists',
           ),

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { recordEvent } from '../../audit/events/record.js';
 import type { Context } from '../../context.js';
+import { refuseLabelsOverBudget } from '../../budgets/check.js';
 import { announceChange } from '../../db/changes.js';
 import { violatedConstraint } from '../../db/pool.js';
 import type { EventSql } from '../../db/transaction.js';
@@ -45,7 +46,7 @@ export async function updateSandbox(
       if (!sandbox) throw new ApiError('sandbox_not_found');
       const at = ctx.now();
       const renamed = await rename(tx, caller, sandbox, request, at);
-      const relabelled = await relabel(tx, caller, renamed ?? sandbox, labels, at);
+      const relabelled = await relabel(ctx, tx, caller, { sandbox: renamed ?? sandbox, labels, at });
       const row = relabelled ?? renamed;
       if (row) await announceChange(batch, sandbox.id);
       return presentSandbox(row ?? sandbox, caller.access);
@@ -73,14 +74,20 @@ async function rename(
   return { ...sandbox, ...after };
 }
 
+interface Relabelling {
+  sandbox: LockedSandbox;
+  labels: Record<string, string> | undefined;
+  at: Instant;
+}
+
 /** Undefined: no change. Usage counts under the new labels from now on. */
 async function relabel(
+  ctx: Context,
   tx: EventSql,
-  { orgId, actor }: Writer,
-  sandbox: LockedSandbox,
-  labels: Record<string, string> | undefined,
-  at: Instant,
+  caller: Writer,
+  { sandbox, labels, at }: Relabelling,
 ): Promise<LockedSandbox | undefined> {
+  const { orgId, actor } = caller;
   const { id, spec, run_spec } = sandbox;
   if (labels === undefined || isDeepStrictEqual(labels, spec?.labels)) return undefined;
   if (!spec) {
@@ -92,10 +99,18 @@ async function relabel(
       },
     );
   }
+  // The next start of a sandbox at rest is checked with the labels that it has then.
+  if (isStarted(sandbox))
+    await refuseLabelsOverBudget(ctx, tx, caller, { at, before: spec.labels, after: labels });
   const change = { spec: { ...spec, labels }, run_spec: run_spec && { ...run_spec, labels } };
   await updateSpecs(tx, orgId, id, change, at);
   await replaceLabels(tx, sandbox, labels);
   const payload = { sandbox_id: id, before: { labels: spec.labels }, after: { labels } };
   await recordEvent(tx, { orgId, type: 'sandbox_relabelled', actor, resourceId: id, at, payload });
   return { ...sandbox, ...change };
+}
+
+/** It runs or was admitted to run, also after a stop that is in progress. */
+function isStarted({ status, next_run }: LockedSandbox): boolean {
+  return status === 'starting' || status === 'running' || (status === 'stopping' && next_run !== null);
 }
