@@ -33,6 +33,7 @@ import { keyExamples } from './keys/examples.js';
 import { keyRoutes } from './keys/routes.js';
 import { tokenExamples } from './keys/tokens/examples.js';
 import { keyInOrganization } from './keys/tokens/in-organization.js';
+import { findSlugs } from './keys/tokens/place-queries.js';
 import { tokenRoutes } from './keys/tokens/routes.js';
 import { clientNetworkOf } from './lib/cidr.js';
 import { mcpExamples } from './mcp/examples.js';
@@ -178,7 +179,10 @@ export async function buildApp(
   await app.register(async (api) => {
     readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
     if (onlyForwarded) refuseClients(api);
-    authentication = await makeAuthentication(api, ctx, (key, slug) => keyInOrganization(ctx, key, slug));
+    authentication = await makeAuthentication(api, ctx, {
+      keyIn: (key, slug) => keyInOrganization(ctx, key, slug),
+      slugsOf: (of) => findSlugs(ctx.pool, of),
+    });
     api.addHook('onRequest', authentication.authenticate);
     addRequestContexts(api, ctx);
     acceptBodies(api);

@@ -17,7 +17,7 @@ import type { SecretRow } from './key-queries.js';
 import { KeyUses, type RefusalReason } from './key-uses.js';
 import { ifStillOpen, MEMBER_TOKEN, MemberSessionCache, type MemberSessionRow } from './member-session.js';
 import { makeLimits, unitsOf } from './rate-limit.js';
-import { isSlugOf, OrganizationKeys, type FindInOrganization } from './organization-keys.js';
+import { isSlugOf, OrganizationKeys, type Organizations, type TokenPlace } from './organization-keys.js';
 import { organizationOf } from './organization-path.js';
 import { requireScope } from './required-scope.js';
 import { makeRevocationWatch } from './revocation-watch.js';
@@ -71,10 +71,12 @@ export interface Authentication {
 export async function makeAuthentication(
   app: App,
   ctx: Context,
-  findInOrganization: FindInOrganization,
+  organizations: Organizations,
 ): Promise<Authentication> {
   const keys = new KeyCache(ctx.pool, ctx.changes);
-  const organizationKeys = new OrganizationKeys(ctx.pool, ctx.changes, findInOrganization);
+  const organizationKeys = new OrganizationKeys(ctx.pool, ctx.changes, (key, slug) =>
+    organizations.keyIn(key, slug),
+  );
   const sessions = new SessionCache(ctx.pool, ctx.changes);
   const memberSessions = new MemberSessionCache(ctx.pool, ctx.changes);
   const tickets = new TicketKeys(ctx.pool);
@@ -271,17 +273,16 @@ export async function makeAuthentication(
       presented.token === undefined && request.ticketHash === null
         ? secretOf(request.headers.authorization)
         : undefined;
-    let isElsewhere = false;
+    let notFound: ApiError | undefined;
     async function find(): Promise<Holder | undefined> {
       const holder = await credential.find();
       // A refused credential learns nothing of organizations.
       if (!holder || refusalOf(holder, ctx.now()) !== undefined) return holder;
       const there = await inOrganization(holder, slug, request, secret);
-      isElsewhere = !there;
+      notFound = there ? undefined : notOpened(await organizations.slugsOf(placeOf(holder, secret)));
       return there;
     }
-    const refusal = () => (isElsewhere ? new ApiError('org_not_found') : credential.refusal());
-    return { ...presented, credential: { find, refusal } };
+    return { ...presented, credential: { find, refusal: () => notFound ?? credential.refusal() } };
   }
 
   function present(request: FastifyRequest): Presented | Promise<Presented> {
@@ -328,6 +329,20 @@ export async function makeAuthentication(
 
 function secretOf(authorization = ''): string | undefined {
   return /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
+}
+
+/** A session and a ticket open their organization alone. */
+function placeOf(holder: Holder, secret: string | undefined): TokenPlace {
+  if (secret !== undefined && !isMember(holder)) return holder;
+  return { org_id: holder.org_id, id: null, member_id: null };
+}
+
+/** It must not depend on the slug: an unknown organization and one of others have the same answer. */
+function notOpened(slugs: readonly string[]): ApiError {
+  const message = `the path names no organization of this credential: it opens ${slugs.join(', ')}`;
+  return slugs.length === 0
+    ? new ApiError('org_not_found')
+    : new ApiError('org_not_found', message, { organizations: [...slugs] });
 }
 
 function networkOf(request: FastifyRequest): string {

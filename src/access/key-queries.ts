@@ -92,13 +92,21 @@ export interface KeyName {
 }
 
 /**
- * Updates the last use of keys, unless the stored one is less than a minute older. Returns keys used for the first
- * time.
+ * Updates the last use of keys, unless the stored one is less than a minute older. The use of a personal token in
+ * another organization is also one of the token itself. Returns keys used for the first time.
  */
 export async function setUsed(sql: Sql, uses: readonly KeyUse[]): Promise<(KeyName & { at: Instant })[]> {
   const { rows } = await sql.query<KeyName & { at: Instant; first: boolean } & Record<string, unknown>>(
-    `with used as (
+    `with named as (
        select org_id, id, at from unnest($1::uuid[], $2::uuid[], $3::timestamptz[]) as u (org_id, id, at)
+     ), used as (
+       select org_id, id, max(at) as at from (
+         select org_id, id, at from named
+         union all
+         select k.of_org_id, k.of_token_id, n.at
+         from named n join api_keys k on k.org_id = n.org_id and k.id = n.id
+         where k.of_token_id is not null) as u
+       group by org_id, id
      ), before as (
        select k.org_id, k.id, k.last_used_at is null as first, u.at
        from api_keys k

@@ -2,6 +2,7 @@ import { Option, type Command } from 'commander';
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { ExplainedError } from '../lib/explained-error.js';
+import { isOrgSlug, ORG_SLUG_RULE } from '../orgs/slug.js';
 import { readLogin } from './stored-login.js';
 
 const URL_VARIABLE = 'SANDKEEP_URL';
@@ -11,9 +12,12 @@ const USUAL_URL = 'http://127.0.0.1:8080';
 export interface ClientOptions {
   url?: string;
   keyFile?: string;
+  /** The slug of an organization. */
+  org?: string;
 }
 
 export interface Client {
+  /** With the organization of `--org`, if there is one. */
   url: string;
   key: string;
 }
@@ -25,12 +29,19 @@ interface Answer {
 
 /** For commands that are clients of the API, and need no access to the data directory. */
 export function withClientOptions(command: Command): Command {
-  return withAddressOption(command).addOption(
-    new Option(
-      '--key-file <path>',
-      `a file with the API key (default: the key is in ${KEY_VARIABLE}, or "sandkeep login" has made one)`,
-    ),
-  );
+  return withAddressOption(command)
+    .addOption(
+      new Option(
+        '--key-file <path>',
+        `a file with the API key (default: the key is in ${KEY_VARIABLE}, or "sandkeep login" has made one)`,
+      ),
+    )
+    .addOption(
+      new Option(
+        '--org <slug>',
+        'the organization, for a personal token of a person of several ones (default: that of the token)',
+      ),
+    );
 }
 
 export function withAddressOption(command: Command): Command {
@@ -44,6 +55,19 @@ export function withAddressOption(command: Command): Command {
  * sent only to its own address. Throws ExplainedError.
  */
 export function readClient(options: ClientOptions, env: NodeJS.ProcessEnv): Client {
+  const { url, key } = readCredential(options, env);
+  return { url: options.org === undefined ? url : inOrganization(url, options.org), key };
+}
+
+function inOrganization(url: string, slug: string): string {
+  if (!isOrgSlug(slug)) throw new ExplainedError(`--org must be a slug: ${ORG_SLUG_RULE}`);
+  if (/\/v1\/orgs\/[^/]+$/.test(url)) {
+    throw new ExplainedError(`the address ${url} names an organization already: leave out --org`);
+  }
+  return `${url}/v1/orgs/${slug}`;
+}
+
+function readCredential(options: ClientOptions, env: NodeJS.ProcessEnv): Client {
   const { keyFile } = options;
   if (keyFile !== undefined) return { url: readAddress(options, env), key: readKeyFile(keyFile) };
   const key = env[KEY_VARIABLE]?.trim();

@@ -4,7 +4,14 @@ import { WebSocket } from 'ws';
 import { escapeControlsInLines } from '../lib/escape-controls.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { joinStreams, openPortSocket } from '../sandboxes/ports/port-socket.js';
-import { messageOf, readClient, refusalOf, send, withClientOptions } from './api-client.js';
+import {
+  messageOf,
+  readClient,
+  refusalOf,
+  send,
+  withClientOptions,
+  type ClientOptions,
+} from './api-client.js';
 
 const HANDSHAKE_MS = 30_000;
 /** The connections of a browser to one port are fewer. Others wait in the queue of the kernel. */
@@ -16,9 +23,7 @@ interface Pair {
   remote: number;
 }
 
-interface Options {
-  url?: string;
-  keyFile?: string;
+interface Options extends ClientOptions {
   bind: string;
 }
 

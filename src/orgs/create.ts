@@ -9,9 +9,8 @@ import { newId } from '../lib/uuid.js';
 import { insertQuotas } from '../quotas/queries.js';
 import { createHostVolume } from '../volumes/host-volume.js';
 import { insertOrg } from './queries.js';
+import { isOrgSlug, ORG_SLUG_RULE } from './slug.js';
 
-const ORG_SLUG = /^[a-z0-9]+(-[a-z0-9]+)*$/;
-const SLUG_LENGTH = { min: 2, max: 63 };
 const NAME_LENGTH = 200;
 
 /**
@@ -23,11 +22,7 @@ export async function createOrg(
   { name, slug }: { name: string; slug: string },
   actor: EventActor,
 ): Promise<{ id: string; name: string; slug: string }> {
-  if (!ORG_SLUG.test(slug) || slug.length < SLUG_LENGTH.min || slug.length > SLUG_LENGTH.max) {
-    throw new ExplainedError(
-      `the slug must be ${SLUG_LENGTH.min} to ${SLUG_LENGTH.max} lower-case letters, digits and single hyphens, such as "ml-team"`,
-    );
-  }
+  if (!isOrgSlug(slug)) throw new ExplainedError(`the slug must be ${ORG_SLUG_RULE}`);
   if (name.trim() === '' || name.length > NAME_LENGTH || name.includes('\0')) {
     throw new ExplainedError(`the name must have 1 to ${NAME_LENGTH} characters`);
   }

@@ -1,4 +1,5 @@
 import { K_COLUMNS, MEMBER_OF_K, type SecretRow } from '../../access/key-queries.js';
+import type { TokenPlace } from '../../access/organization-keys.js';
 import type { Sql } from '../../db/pool.js';
 import type { Instant } from '../../lib/instant.js';
 
@@ -27,6 +28,28 @@ export async function findPlace(
     [org_id, member_id, slug],
   );
   return rows[0];
+}
+
+const MOST_SLUGS = 20;
+
+/**
+ * The slugs of the organizations that a credential opens, at most 20: its own one, and those of the person of a token.
+ * An organization that revoked the token is left out. No query is bound to an organization before this one.
+ */
+export async function findSlugs(sql: Sql, { org_id, id, member_id }: TokenPlace): Promise<string[]> {
+  const { rows } = await sql.query<{ slug: string }>(
+    `select o.slug from orgs o where o.id = $1
+     union
+     select o.slug
+     from org_members h
+     join org_members m on m.person_id = h.person_id
+     join orgs o on o.id = m.org_id
+     where h.org_id = $1 and h.id = $2 and not exists (
+       select from api_keys k where k.of_token_id = $3 and k.member_id = m.id and k.revoked_at is not null)
+     order by slug limit ${MOST_SLUGS}`,
+    [org_id, member_id, id],
+  );
+  return rows.map(({ slug }) => slug);
 }
 
 /** The row of a token for a member of another organization, also a revoked one. */

@@ -21,7 +21,7 @@ let token: { id: string; secret: string };
 let by: Client;
 
 beforeAll(async () => {
-  service = await startTestService({ worker: false });
+  service = await startTestService({ worker: false, settings: { keyUseWriteMs: 20 } });
 });
 afterAll(() => service.close());
 beforeEach(async () => {
@@ -94,6 +94,7 @@ describe('a path that names an organization', () => {
     const strange = await service.newOrg();
     const lonely = await newToken(service, home.org.id, await newMember(service, home.org.id, 'owner'));
     const none = `/v1/orgs/no-such-organization/sandboxes`;
+    const opened = new Map([[by, [home, other]]]);
     const withoutId = ({ status, text }: { status: number; text: string }) => ({ status, text });
     for (const client of [by, withSecret(lonely.secret), home]) {
       const answers = [];
@@ -101,7 +102,11 @@ describe('a path that names an organization', () => {
         answers.push(withoutId(await withSecret(client.key).get(path)));
       }
       expect(answers[0]!.status).toBe(404);
-      expect(JSON.parse(answers[0]!.text)).toMatchObject({ error: { code: 'org_not_found' } });
+      // The answer lists what the credential itself opens.
+      const organizations = (opened.get(client) ?? [home]).map(({ org }) => org.slug).toSorted();
+      const message = expect.stringContaining(`it opens ${organizations.join(', ')}`);
+      const error = { code: 'org_not_found', message, details: { organizations } };
+      expect(JSON.parse(answers[0]!.text)).toMatchObject({ error });
       expect(answers[1]).toEqual(answers[0]);
       expect(answers[2]).toEqual(answers[0]);
     }
@@ -164,7 +169,9 @@ describe('a path that names an organization', () => {
   test('names the own organization of a session only', async () => {
     const session = await signInMember(service, home.org.id, atHome);
     expect((await send(session, 'GET', pathIn(home, '/sandboxes'))).status).toBe(200);
-    expect((await send(session, 'GET', pathIn(other, '/sandboxes'))).status).toBe(404);
+    const elsewhere = await send(session, 'GET', pathIn(other, '/sandboxes'));
+    expect(elsewhere.status).toBe(404);
+    expect(elsewhere.body.error.details).toEqual({ organizations: [home.org.slug] });
   });
 });
 
@@ -188,6 +195,22 @@ describe('in the other organization, a personal token', () => {
       }
     }
     expect((await home.get('/v1/tokens')).body.data).toHaveLength(1);
+  });
+
+  test('is used with the token itself, which its own organization lists', async () => {
+    const [own] = (await home.get('/v1/tokens')).body.data;
+    expect([own.id, own.last_used_at]).toEqual([token.id, null]);
+    expect((await by.get(pathIn(other, '/sandboxes'))).status).toBe(200);
+    const lastUse = async (client: Client) => (await client.get('/v1/tokens')).body.data[0].last_used_at;
+    const there = await until(
+      () => lastUse(other),
+      (at) => at !== null,
+    );
+    // One statement writes both.
+    expect(await lastUse(home)).toBe(there);
+    const used = await events(home, 'api_key_first_used');
+    expect(used.filter(({ payload }: any) => payload.api_key_id === token.id)).toHaveLength(1);
+    expect(JSON.stringify(used)).not.toContain(other.org.id);
   });
 
   test('ends with the token itself, and the trail says so', async () => {
@@ -233,6 +256,8 @@ describe('in the other organization, a personal token', () => {
     expect((await other.delete(`/v1/tokens/${row.id}`)).status).toBe(200);
     await becomes(pathIn(other, '/sandboxes'), 401);
     await becomes(pathIn(other, '/sandboxes'), 401);
+    const nowhere = await by.get('/v1/orgs/no-such-organization/sandboxes');
+    expect(nowhere.body.error.details).toEqual({ organizations: [home.org.slug] });
     expect((await by.get('/v1/sandboxes')).status).toBe(200);
     await recordEndedKeys(service.ctx, new AbortController().signal);
     expect(await events(other, 'api_key_revoked')).toHaveLength(1);
