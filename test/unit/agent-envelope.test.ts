@@ -17,6 +17,7 @@ import {
   readUint64,
 } from '../../src/sandboxes/agent/payload.js';
 import { ACCEPTED, GREETING, SENT } from '../support/captured-frames.js';
+import { cpuTime } from '../support/cpu-time.js';
 
 const MIB = 1024 * 1024;
 
@@ -121,22 +122,23 @@ describe('hostile frames', () => {
     expect(decoding(wrap(Buffer.from('c1f6', 'hex')))).toThrow(ProtocolError);
   });
 
-  test('with deep nesting, many values or many keys are refused at once', () => {
-    const began = performance.now();
-    expect(
-      decoding(wrap(Buffer.concat([Buffer.from('a16161', 'hex'), Buffer.alloc(4 * MIB - 200, 0x81)]))),
-    ).toThrow(ProtocolError);
-    expect(
-      decoding(wrap(Buffer.concat([Buffer.from('a161619f', 'hex'), Buffer.alloc(4 * MIB - 200, 0xf6)]))),
-    ).toThrow(ProtocolError);
-    const keys = Buffer.alloc(4_000_000);
-    for (let at = 0; at < keys.length; at += 5) {
-      keys.writeUInt8(0x1a, at);
-      keys.writeUInt32BE(at, at + 1);
-    }
-    expect(decoding(wrap(Buffer.concat([Buffer.from('bf', 'hex'), keys])))).toThrow(ProtocolError);
+  test('with deep nesting, many values or many keys are refused at once', async () => {
+    const taken = await cpuTime(() => {
+      expect(
+        decoding(wrap(Buffer.concat([Buffer.from('a16161', 'hex'), Buffer.alloc(4 * MIB - 200, 0x81)]))),
+      ).toThrow(ProtocolError);
+      expect(
+        decoding(wrap(Buffer.concat([Buffer.from('a161619f', 'hex'), Buffer.alloc(4 * MIB - 200, 0xf6)]))),
+      ).toThrow(ProtocolError);
+      const keys = Buffer.alloc(4_000_000);
+      for (let at = 0; at < keys.length; at += 5) {
+        keys.writeUInt8(0x1a, at);
+        keys.writeUInt32BE(at, at + 1);
+      }
+      expect(decoding(wrap(Buffer.concat([Buffer.from('bf', 'hex'), keys])))).toThrow(ProtocolError);
+    });
     // Without the limit, each of them takes longer than this.
-    expect(performance.now() - began).toBeLessThan(5_000);
+    expect(taken).toBeLessThan(5_000);
   });
 
   test('name their fault in a few words', () => {

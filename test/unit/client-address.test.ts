@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { MOST_HOPS, TrustedProxies } from '../../src/http/client-address.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import { cpuTime } from '../support/cpu-time.js';
 
 const proxies = new TrustedProxies(['10.0.0.0/8', 'fd00::/8']);
 
@@ -93,14 +94,15 @@ describe('the address of a client', () => {
     expect(clientOf('10.0.0.1', headers, new TrustedProxies(['unix'])).address).toBe('10.0.0.1');
   });
 
-  test('is found in bounded work in a list of any length', () => {
+  test('is found in bounded work in a list of any length', async () => {
     const long = ['203.0.113.9', ...Array.from({ length: 10_000 }, () => '10.0.0.2')];
     expect(addressOf(long.join(','))).toBe('10.0.0.2');
     expect(addressOf(long.slice(0, MOST_HOPS).join(','))).toBe('203.0.113.9');
     expect(addressOf(long.slice(0, MOST_HOPS + 1).join(','))).toBe('10.0.0.2');
-    const began = performance.now();
-    for (let round = 0; round < 100; round += 1) addressOf(','.repeat(1_000_000));
-    expect(performance.now() - began).toBeLessThan(5_000);
+    const taken = await cpuTime(() => {
+      for (let round = 0; round < 100; round += 1) addressOf(','.repeat(1_000_000));
+    });
+    expect(taken).toBeLessThan(5_000);
   });
 
   test('comes with the scheme and the host of the nearest proxy', () => {

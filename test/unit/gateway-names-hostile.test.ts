@@ -5,6 +5,7 @@ import { ForeignNameServer } from '../../src/gateway/dns/foreign.js';
 import { readResolution } from '../../src/gateway/dns/resolution.js';
 import type { Denial } from '../../src/gateway/protocol.js';
 import { gatedNames, queryOf, SANDBOX, settingsOf } from '../support/gated-names.js';
+import { cpuTime } from '../support/cpu-time.js';
 
 const ALLOW_ALL = { default_egress: 'allow' as const };
 
@@ -86,7 +87,7 @@ it('survives hostile answers of name servers', async () => {
   );
 });
 
-it('reads an answer that is made to be slow within milliseconds', () => {
+it('reads an answer that is made to be slow within milliseconds', async () => {
   // A chain of pointers, and records whose names lead through all of it. The library alone needs a hundred times more.
   const question = queryOf('example.com').subarray(12);
   const begin = 12 + question.length + 12;
@@ -102,10 +103,11 @@ it('reads an answer that is made to be slow within milliseconds', () => {
     return Buffer.concat([header, question, first, chain, ...Array.from({ length: records }, () => record)]);
   };
   expect(readResolution(slow(4, 500), 'example.com', 1)).toBeDefined();
-  const began = performance.now();
-  for (const message of [slow(4_000, 500), slow(6, 500), slow(4, 800), slow(4, 60_000)])
-    expect(readResolution(message, 'example.com', 1)).toBeUndefined();
-  expect(performance.now() - began).toBeLessThan(100);
+  const taken = await cpuTime(() => {
+    for (const message of [slow(4_000, 500), slow(6, 500), slow(4, 800), slow(4, 60_000)])
+      expect(readResolution(message, 'example.com', 1)).toBeUndefined();
+  });
+  expect(taken).toBeLessThan(200);
 });
 
 it('refuses other operations, classes, versions and several questions', async () => {

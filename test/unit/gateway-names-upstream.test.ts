@@ -40,23 +40,30 @@ function addressesIn(message: Buffer | undefined): string[] | undefined {
 const CLOSED = { address: '127.0.0.1', port: 1 };
 
 it('takes the next name server when one refuses, fails, stays silent or is closed', async () => {
-  const good = await start(says('93.184.215.14'));
-  const refusing = await start(() => ({ rcode: 5 }));
-  const failing = await start(() => ({ rcode: 2 }));
-  const silent = await start(() => null);
+  // The servers in the order in which they are asked. A busy machine may ask one again, and further ones.
+  let order: string[] = [];
+  const noting = (name: string, told: Told) => () => {
+    order.push(name);
+    return told;
+  };
+  const good = await start(({ name }) => {
+    order.push('good');
+    return { answers: [a(name, '93.184.215.14')] };
+  });
+  const refusing = await start(noting('refusing', { rcode: 5 }));
+  const failing = await start(noting('failing', { rcode: 2 }));
+  const silent = await start(noting('silent', null));
   for (const first of [CLOSED, { address: '::1', port: 1 }, refusing, failing, silent]) {
     const began = performance.now();
     const servers = new NameServers([first, good]);
-    expect(addressesIn(await servers.query(QUERY, 5_000))).toEqual(['93.184.215.14']);
-    // A silent one costs 200 ms. The rest is for a busy machine, and far below any time-out.
-    expect(performance.now() - began).toBeLessThan(1_500);
-    const asked = good.asked.length;
-    await servers.query(QUERY, 5_000);
-    expect(good.asked.length).toBe(asked + 1);
+    expect(addressesIn(await servers.query(QUERY, 50_000))).toEqual(['93.184.215.14']);
+    // A silent one costs 200 ms. The rest is for a busy machine, and far below the time-out.
+    expect(performance.now() - began).toBeLessThan(20_000);
+    order = [];
+    await servers.query(QUERY, 50_000);
+    // The second query begins with the server that has answered.
+    expect(order[0]).toBe('good');
   }
-  // The second query of each began with the server that had answered.
-  expect(silent.asked).toHaveLength(1);
-  expect(refusing.asked).toHaveLength(1);
 });
 
 it('passes on a refusal when no server has better, and ends with its time', async () => {

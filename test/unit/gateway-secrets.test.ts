@@ -6,6 +6,7 @@ import { Echoes } from '../../src/gateway/secrets/echoes.js';
 import { EncodedTexts } from '../../src/gateway/secrets/encoded-texts.js';
 import { Substitution, Violation } from '../../src/gateway/secrets/substitute.js';
 import type { GatedSecret } from '../../src/gateway/protocol.js';
+import { cpuTime } from '../support/cpu-time.js';
 
 const everywhere = { headers: true, headerFields: [], basicAuth: true, query: true, body: true };
 const secret = (more: Partial<GatedSecret> = {}): GatedSecret => ({
@@ -131,11 +132,9 @@ test('long credentials are found in pieces, in time of their length', async () =
   const echoes = new Echoes(substitution.shared, substitution.credentials);
   const halves = [sent!.slice(0, 20_000), sent!.slice(20_000)].map((half) => Buffer.from(half));
   expect(await text(Readable.from(halves).pipe(echoes.transform()))).toBe(written);
-  const before = performance.now();
   const hostile = Array.from({ length: 16 }, () => Buffer.from(sent!.slice(0, 60).repeat(1_000)));
-  await text(Readable.from(hostile).pipe(echoes.transform()));
   // It took half a second for each piece.
-  expect(performance.now() - before).toBeLessThan(4_000);
+  expect(await cpuTime(() => text(Readable.from(hostile).pipe(echoes.transform())))).toBeLessThan(4_000);
 });
 
 test('a value with a line break never reaches a header', () => {

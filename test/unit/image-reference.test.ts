@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import { parseChallenge } from '../../src/registry/challenge.js';
 import { explainStartFailure } from '../../src/engines/docker/start-failure.js';
 import { familiarForm, formatImageReference, parseImageReference } from '../../src/spec/image-reference.js';
+import { cpuTime } from '../support/cpu-time.js';
 
 const digest = `sha256:${'a'.repeat(64)}`;
 
@@ -85,7 +86,7 @@ test('texts of the engine reach callers in the words of the service alone', () =
   for (const [said, words] of texts) expect([said, explainStartFailure(said)]).toEqual([said, words]);
 });
 
-test('a challenge of a registry is read in bounded work', () => {
+test('a challenge of a registry is read in bounded work', async () => {
   const realm = 'Bearer realm="https://auth.example/token",service="registry"';
   expect(parseChallenge(realm)).toEqual({
     scheme: 'bearer',
@@ -93,8 +94,9 @@ test('a challenge of a registry is read in bounded work', () => {
     service: 'registry',
   });
   expect(parseChallenge('Basic realm="x"')).toEqual({ scheme: 'basic' });
-  const began = performance.now();
-  for (let round = 0; round < 100; round += 1)
-    expect(parseChallenge(`Bearer ${'a'.repeat(15_000)}`)).toBeUndefined();
-  expect(performance.now() - began).toBeLessThan(1_000);
+  const taken = await cpuTime(() => {
+    for (let round = 0; round < 100; round += 1)
+      expect(parseChallenge(`Bearer ${'a'.repeat(15_000)}`)).toBeUndefined();
+  });
+  expect(taken).toBeLessThan(1_000);
 });

@@ -3,6 +3,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
 import { batchedByTurn, makeLog } from '../../src/lib/log.js';
+import { cpuTime } from '../support/cpu-time.js';
 
 test('the lines of one turn of the event loop are written together, in order, and nothing is written twice', async () => {
   const written: string[] = [];
@@ -52,7 +53,7 @@ test('text for people has one line for each message, and no message controls the
   expect(stderr).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
 });
 
-test('no credential of an error is logged, and a long error of a caller takes no time', () => {
+test('no credential of an error is logged, and a long error of a caller takes no time', async () => {
   const lines: string[] = [];
   const log = makeLog('info', { write: (line) => void lines.push(line) });
   const secrets = ['skp', 'skt', 'sks', 'skm', 'skl', 'ski', 'sko', 'msb_pat'].map(
@@ -64,9 +65,8 @@ test('no credential of an error is logged, and a long error of a caller takes no
   );
   expect(lines.join('')).not.toMatch(/0123456789abcdef|pa\/ss|other/);
   expect(lines.join('')).toContain('postgres://u:[redacted]@h/db');
-  const began = performance.now();
-  log.error({ err: new Error('postgres://l:l'.repeat(20_000)) }, 'failed');
-  expect(performance.now() - began).toBeLessThan(1_000);
+  const long = new Error('postgres://l:l'.repeat(20_000));
+  expect(await cpuTime(() => log.error({ err: long }, 'failed'))).toBeLessThan(1_000);
 });
 
 function messagesOf(text: string): string[] {
