@@ -250,7 +250,7 @@ describe.skipIf(!existsSync(OLDER))('PostgreSQL 15', () => {
     ];
     execFileSync(join(OLDER, 'initdb'), init, { ...asUser, stdio: 'ignore' });
     control('start', '-o', `-k ${folder} -c listen_addresses= -c fsync=off`, '-l', join(folder, 'log'));
-  }, 60_000);
+  });
   afterAll(() => {
     control('stop', '-m', 'immediate');
     rmSync(folder, { recursive: true, force: true });
@@ -264,5 +264,5 @@ describe.skipIf(!existsSync(OLDER))('PostgreSQL 15', () => {
     const found = await readCatalogue(client);
     await client.end();
     expect(compareCatalogues(wantedCatalogue(), found)).toEqual([]);
-  }, 60_000);
+  });
 });

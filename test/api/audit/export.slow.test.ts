@@ -230,7 +230,7 @@ describe('an export of many events', () => {
       [large.org.id, MANY],
     );
     await untilSealed(service.ctx.pool, large.org.id, 60_000);
-  }, 90_000);
+  });
 
   const stare = () => askAndStare(large, '/v1/events/export');
 

@@ -258,14 +258,17 @@ test('a statement whose table changed after it was prepared still succeeds', asy
 test('close answers the reads in progress, then closes the connections', async () => {
   const closing = openReads(service.database, true, () => undefined);
   const orgId = anyOrg();
-  const slow = closing.query(orgId, 'select pg_sleep(0.3), 1 as done');
-  await until(
-    () => sessions("application_name = $1 and wait_event = 'PgSleep'"),
-    (count) => count === 1,
-  );
-  const closed = closing.close();
-  expect((await slow).rows).toMatchObject([{ done: 1 }]);
-  await closed;
+  const { slow, closed } = await inTransaction(service.ctx.pool, async (tx) => {
+    await tx.query('select pg_advisory_xact_lock(4711)');
+    const reading = closing.query(orgId, 'select pg_advisory_xact_lock_shared(4711), 1 as done');
+    await until(
+      () => sessions("application_name = $1 and wait_event = 'advisory'"),
+      (count) => count === 1,
+    );
+    return { slow: [reading], closed: [closing.close()] };
+  });
+  expect((await slow[0]!).rows).toMatchObject([{ done: 1 }]);
+  await closed[0];
   await expect(closing.query(orgId, 'select 1')).rejects.toThrow('closed');
 });
 

@@ -394,8 +394,12 @@ test('idleness pauses a sandbox with on_idle, and a session resumes it', async (
     () => client.get(at(id)),
     ({ body: shown }) => shown.paused_at !== null && shown.status === 'stopped',
   );
+  const resumes = async () =>
+    (await eventsOf(id)).filter(([type]) => type === 'sandbox_started' || type === 'sandbox_resumed').length;
+  const before = await resumes();
   expect(await wake()).toBe('starting');
-  await untilStatus(client, id, 'running');
+  // It may be idle again before a poll sees that it runs.
+  await until(resumes, (count) => count > before);
   // A pause that a caller requested stays. The sandbox may be idle again before.
   await until(
     async () => {

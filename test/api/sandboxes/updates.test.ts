@@ -214,7 +214,7 @@ describe('restoring a volume', () => {
   });
 
   test('races with the purge: one of them wins, and the volume stays or goes', async () => {
-    const quick = await startTestService({ settings: { volumePurgeAfterMs: 2_000 } });
+    const quick = await startTestService({ settings: { volumePurgeAfterMs: 5_000 } });
     try {
       const mine = await quick.newOrg();
       const restored = await Promise.all(
@@ -222,7 +222,7 @@ describe('restoring a volume', () => {
           const { body } = await mine.post('/v1/volumes', { name: `brink-${index}` });
           const { body: deleted } = await mine.delete(`/v1/volumes/${body.id}`);
           const purgeAt = Date.parse(/goes at (\S+)$/.exec(deleted.message)![1]!);
-          // The first requests are concurrent, the others are spread around the time of the purge.
+          // The first requests precede the purge, and the last ones follow it. The others are spread around its time.
           if (index >= 5) await sleep(Math.max(0, purgeAt - Date.now() + (index - 25) * 10));
           return { id: body.id, status: (await mine.post(`/v1/volumes/${body.id}/restore`)).status };
         }),

@@ -178,11 +178,12 @@ describe('capacity', () => {
     const client = await service.newOrg();
     const { body: first } = await client.post('/v1/sandboxes', smallRequest('first'), running);
     const held = await client.post('/v1/sandboxes', smallRequest('held'), { ...running, wait_timeout: 1 });
-    expect([held.status, held.body.status, held.body.status_reason]).toEqual([
-      200,
-      'starting',
-      'insufficient_capacity',
-    ]);
+    expect([held.status, held.body.status]).toEqual([200, 'starting']);
+    // A busy machine may take longer than the wait to consider a start.
+    await until(
+      () => client.get(`/v1/sandboxes/${held.body.id}`),
+      ({ body }) => body.status_reason === 'insufficient_capacity',
+    );
     const { body: gone } = await client.post('/v1/sandboxes', smallRequest('gone'), { start: true });
     await client.delete(`/v1/sandboxes/${gone.id}`);
     await client.post(`/v1/sandboxes/${held.body.id}/stop`, {});
@@ -359,7 +360,7 @@ describe('the end of a run', () => {
     // A run that began in the future has no length.
     const none = (await untilStatus(client, early.id, 'failed')).body;
     expect(none.stopped_at).toBe(none.started_at);
-  }, 60_000);
+  });
 
   test('follows the idle timeout after the last activity, and the audit trail has the reason', async () => {
     const service = await start();

@@ -283,15 +283,17 @@ describe('a worker that cannot be reached', () => {
   });
 
   test('that ends in the middle of its answer cuts off the client', async () => {
+    let cut: () => void = () => undefined;
     const fake = await serveFake((server) =>
       server.on('request', ({ socket }, response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' }).write(': following\n\n');
-        setTimeout(() => socket.destroy(), 100);
+        cut = () => socket.destroy();
       }),
     );
     await put(fake.url);
     const { events } = await openEvents(client, logsOf(far));
     expect((await events.next()).value).toEqual({ comment: 'following' });
+    cut();
     expect(await allEvents(events).catch(() => [])).toEqual([]);
     fake.close();
   });

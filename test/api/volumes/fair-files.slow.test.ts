@@ -87,7 +87,7 @@ test('copies of one organization, as many as it may have, do not stop the files 
   expect((await other.get('copied')).headers.get('content-length')).toBe(String(3 * MIB));
   // The copies are all still under way: nothing of the above waited for them.
   expect(ended).toBe(8);
-  expect(incomingOf(mine.data)).toHaveLength(32);
+  await underWay(mine.data, 32);
 
   for (const { abandon } of copies) abandon();
   await Promise.all(observed);
