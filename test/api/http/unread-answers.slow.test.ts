@@ -68,6 +68,14 @@ async function serve(way: Way, limits: Partial<UnreadLimits>) {
     socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
     return socket;
   }
+  let accepted = 0;
+  app.server.on('connection', () => (accepted += 1));
+  /** Polls may miss a connection that ends soon. */
+  const untilAccepted = (count: number) =>
+    until(
+      () => Promise.resolve(accepted),
+      (all) => all >= count,
+    );
   const connections = () => new Promise<number>((resolve) => app.server.getConnections((_, n) => resolve(n)));
   async function ask(path: string): Promise<string> {
     const socket = open(path);
@@ -78,21 +86,21 @@ async function serve(way: Way, limits: Partial<UnreadLimits>) {
     socket.destroy();
     return answer;
   }
-  return { open, connections, ask };
+  return { open, untilAccepted, connections, ask };
 }
 
 test.each(WAYS)('an answer that nobody reads ends with its connection, by %s', async (way) => {
-  const { open, connections, ask } = await serve(way, { stallMs: 300 });
+  const { open, untilAccepted, connections, ask } = await serve(way, { stallMs: 300 });
   open('/long');
-  await until(connections, (count) => count === 1);
+  await untilAccepted(1);
   await until(connections, (count) => count === 0);
   expect(await ask('/short')).toMatch(/^HTTP\/1\.1 200 /);
 });
 
 test.each(WAYS)('a report that nobody reads ends with its connection, by %s', async (way) => {
-  const { open, connections, ask } = await serve(way, { stallMs: 60_000 });
+  const { open, untilAccepted, connections, ask } = await serve(way, { stallMs: 60_000 });
   open('/watched');
-  await until(connections, (count) => count === 1);
+  await untilAccepted(1);
   await until(connections, (count) => count === 0);
   expect(await ask('/short')).toMatch(/^HTTP\/1\.1 200 /);
 });
@@ -128,9 +136,9 @@ test.each(WAYS)('an answer that is read slowly arrives, by %s', async (way) => {
 });
 
 test('a service that stands still cuts no client off', async () => {
-  const { open, connections } = await serve('http', { stallMs: 600 });
+  const { open, untilAccepted } = await serve('http', { stallMs: 600 });
   const socket = open('/long');
-  await until(connections, (count) => count === 1);
+  await untilAccepted(1);
   // The socket has taken what it can.
   await pause(200);
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
@@ -138,14 +146,14 @@ test('a service that stands still cuts no client off', async () => {
 });
 
 test('the answer that stands longest ends first where an owner has too many bytes', async () => {
-  const { open, connections } = await serve('http', { each: 70 * MIB, fullStallMs: 200 });
+  const { open, untilAccepted, connections } = await serve('http', { each: 70 * MIB, fullStallMs: 200 });
   const first = open('/long');
   await pause(100);
   const second = open('/long');
   await pause(600);
   expect(await connections()).toBe(2);
   const third = open('/long');
-  await once(third, 'connect');
+  await untilAccepted(3);
   await until(connections, (count) => count === 2);
   const lengths = await Promise.all([first, second, third].map((socket) => read(socket)));
   expect(lengths.map((length) => length > LONG.length)).toEqual([false, true, true]);

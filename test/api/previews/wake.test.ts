@@ -111,15 +111,23 @@ describe('a request to a sandbox that sleeps', () => {
 
   test('does not start a sandbox for ever whose starts fail, and starts it again after a while', async () => {
     let isBroken = true;
-    const { client, waker } = await scene({
+    const { service, client, waker } = await scene({
       simulated: { failStart: () => (isBroken ? 'no such image: registry.internal/secret' : undefined) },
     });
     const sleeper = await asleep(client, 'web');
     const wait = async () => reasonOf(waker.wait(sleeper, patience()));
     expect(await wait()).toBe('start_failed');
+    // The first delay is two seconds, which a busy machine outlasts. So the run ends later meanwhile.
+    const endAt = (end: string) =>
+      service.ctx.pool.query(
+        `update runs set started_at = ${end}, stopped_at = ${end} where sandbox_id = $1`,
+        [sleeper.sandboxId],
+      );
+    await endAt("now() + interval '10 minutes'");
     for (let at = 0; at < 5; at += 1) expect(await wait()).toBe('starts_fail');
     expect(await startsOf(client, sleeper.sandboxId)).toHaveLength(1);
     isBroken = false;
+    await endAt('null');
     const again = await until(wait, (reason) => reason !== 'starts_fail');
     expect(again).toBe('running');
     expect(await startsOf(client, sleeper.sandboxId)).toHaveLength(2);

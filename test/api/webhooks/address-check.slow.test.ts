@@ -140,7 +140,7 @@ describe('the reach of webhooks', () => {
 
   test('excludes http again after the operator withdraws it', async () => {
     const receiver = await startReceiver();
-    const sender = { reach: { allow: ['127.0.0.1'], http: false }, resolve: to(), timeoutMs: 2_000 };
+    const sender = { reach: { allow: ['127.0.0.1'], http: false }, resolve: to(), timeoutMs: 60_000 };
     await expect(post(sender, receiver.url, {}, '{"data":{}}')).rejects.toThrow(
       'does not begin with https://',
     );
@@ -152,7 +152,7 @@ describe('the reach of webhooks', () => {
     const receiver = await startReceiver();
     const { port } = new URL(receiver.url);
     // Nothing listens on 127.0.0.2.
-    const sender = (...addresses: string[]) => ({ ...LOCAL, resolve: to(...addresses), timeoutMs: 20_000 });
+    const sender = (...addresses: string[]) => ({ ...LOCAL, resolve: to(...addresses), timeoutMs: 60_000 });
     const reach = { allow: ['127.0.0.0/8'], http: true };
     const url = `http://two.example:${port}/`;
     const answer = await post({ ...sender('127.0.0.2', '127.0.0.1'), reach }, url, {}, '{"data":{}}');
@@ -197,7 +197,7 @@ describe('the reach of webhooks', () => {
     let asked = 0;
     // A second lookup would return a forbidden address.
     const resolve: Resolve = () => Promise.resolve([asked++ === 0 ? '127.0.0.1' : '127.0.0.2']);
-    const sender = { reach: LOCAL.reach, resolve, timeoutMs: 2_000 };
+    const sender = { reach: LOCAL.reach, resolve, timeoutMs: 60_000 };
     const answer = await post(sender, `http://rebinding.example:${port}/`, {}, '{"data":{}}');
     expect([answer.status, asked]).toEqual([200, 1]);
     expect(receiver.messages[0]!.headers.host).toBe(`rebinding.example:${port}`);
@@ -263,7 +263,7 @@ describe('several processes', () => {
   let client: Client;
   let receiver: Receiver;
   let at = 0;
-  const settings = { webhooks: { ...LOCAL, firstRetryMs: 50, timeoutMs: 10_000 } };
+  const settings = { webhooks: { ...LOCAL, firstRetryMs: 50, timeoutMs: 60_000 } };
   const later = () => addMillis(now(), at);
   beforeAll(async () => {
     first = await startTestService({ settings, now: later });

@@ -2,10 +2,10 @@ import { createServer, type AddressInfo, type Server } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { MAX_ADDRESSES } from '../../../src/outbound/destination.js';
 import { makeResolver } from '../../../src/outbound/resolve.js';
-import { webhookSettings } from '../../../src/settings.js';
-import type { Client } from '../../support/client.js';
+import { webhookSettings, type WebhookSettings } from '../../../src/settings.js';
+import { makeClient, type Client } from '../../support/client.js';
 import { startNameServer, type NameServer } from '../../support/name-server.js';
-import { startTestService, type TestService } from '../../support/service.js';
+import { startForTest, startTestService, type TestService } from '../../support/service.js';
 
 /** These stand for public addresses; every other address of this machine is a forbidden one. */
 const PUBLIC = '127.0.0.1';
@@ -14,6 +14,7 @@ const FORBIDDEN = '127.0.0.2';
 
 let names: NameServer;
 let service: TestService;
+let webhooks: WebhookSettings;
 let client: Client;
 let hook: string;
 let receiver: Server;
@@ -25,15 +26,22 @@ let answer = 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n';
 beforeAll(async () => {
   names = await startNameServer(() => []);
   receiver = createServer((socket) => {
-    connections.push(socket.localAddress!);
-    socket.on('error', () => undefined).once('data', () => socket.end(answer));
+    const address = socket.localAddress!;
+    if (address !== PUBLIC) connections.push(address);
+    socket
+      .on('error', () => undefined)
+      .once('data', (head) => {
+        // Other tests may still send to the address of an earlier receiver, which had this port.
+        if (address === PUBLIC && !/^host: 127\.0\.0\.1:/im.test(String(head))) connections.push(address);
+        socket.end(answer);
+      });
   });
   await new Promise<void>((resolve) => receiver.listen(0, '0.0.0.0', resolve));
   ({ port } = receiver.address() as AddressInfo);
-  const webhooks = {
+  webhooks = {
     ...webhookSettings({ webhookAllow: [PUBLIC, REFUSING], webhookHttp: true }),
     resolve: makeResolver([names.address]),
-    timeoutMs: 3_000,
+    timeoutMs: 30_000,
   };
   service = await startTestService({ settings: { webhooks }, worker: false });
   client = await service.newOrg();
@@ -46,19 +54,25 @@ afterAll(async () => {
 });
 
 /** Posts a test event to the host and returns the outcome. */
-async function sendTo(host: string, records: NameServer['records'], at = port) {
+async function sendTo(host: string, records: NameServer['records'], at = port, by = client) {
   [connections, names.questions] = [[], []];
   names.records = records;
   const { status, body } = await client.patch(`/v1/webhooks/${hook}`, { url: `http://${host}:${at}/` });
   expect(status, JSON.stringify(body)).toBe(200);
-  return (await client.post(`/v1/webhooks/${hook}/test`)).body.results.at(-1);
+  return (await by.post(`/v1/webhooks/${hook}/test`)).body.results.at(-1);
 }
 
 test('a name with a new address at each question is resolved once for an attempt', async () => {
   let asked = 0;
   // The address question and its IPv6 twin of the first attempt get the public address.
   const rebinding = () => (asked++ < 2 ? [PUBLIC] : [FORBIDDEN]);
-  expect(await sendTo('rebinding.example', rebinding)).toMatchObject({ response_status: 200 });
+  let sent: { duration_ms: number };
+  do {
+    asked = 0;
+    sent = await sendTo('rebinding.example', rebinding);
+    // A question without an answer is repeated after two seconds, which a busy machine may need.
+  } while (sent.duration_ms >= 2_000);
+  expect(sent).toMatchObject({ response_status: 200 });
   expect(names.questions.toSorted()).toEqual(['A rebinding.example', 'AAAA rebinding.example']);
   expect(connections).toEqual([PUBLIC]);
   expect((await client.post(`/v1/webhooks/${hook}/test`)).body.results.at(-1).error).toContain(
@@ -103,7 +117,14 @@ test('a few addresses of a name are tried, however many it has', async () => {
 });
 
 test('a silent name server ends with the attempt', async () => {
-  expect((await sendTo('silent.example', () => null)).error).toMatch(/no answer within|cannot be resolved/);
+  const hurried = await startForTest({
+    beside: service,
+    sameEngine: true,
+    worker: false,
+    settings: { webhooks: { ...webhooks, timeoutMs: 1_000 } },
+  });
+  const { error } = await sendTo('silent.example', () => null, port, makeClient(hurried.url, client));
+  expect(error).toMatch(/no answer within|cannot be resolved/);
 });
 
 /** Writes a piece until the client closes the connection. */

@@ -14,7 +14,7 @@ import { until } from '../../support/polling.js';
 const webhooks = {
   ...webhookSettings({ webhookAllow: ['127.0.0.1'], webhookHttp: true }),
   firstRetryMs: 60,
-  timeoutMs: 3_000,
+  timeoutMs: 60_000,
 };
 
 let service: TestService;
