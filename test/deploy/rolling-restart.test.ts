@@ -9,7 +9,8 @@ import { sleep } from '../../src/lib/sleep.js';
 import { Authority } from '../support/certificates.js';
 import { urlOf } from '../support/cli.js';
 import { cloneTemplate } from '../support/database.js';
-import { describeHaproxy, freePort, startHaproxy, type Haproxy } from '../support/haproxy.js';
+import { freePort } from '../support/free-port.js';
+import { describeHaproxy, startHaproxy, type Haproxy } from '../support/haproxy.js';
 import { cleanUp, kill, launch, makeFolder, ready, stop, until, type Served } from '../support/processes.js';
 import { smallRequest } from '../support/sandbox-requests.js';
 

@@ -1,13 +1,13 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { urlOf } from '../support/cli.js';
 import { cloneEmpty } from '../support/database.js';
+import { freePort } from '../support/free-port.js';
 
 const PAGE = 'docs/operations.md';
 const BLOCK = /^```sh\n(.*?)^```$/gms;
@@ -28,14 +28,6 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-async function freePort(): Promise<string> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return String(port);
-}
-
 /** The places of the page, and those of this test. */
 async function places(): Promise<Map<string, string>> {
   const args = ['pack', '--silent', '--ignore-scripts', '--pack-destination', folder];
@@ -45,10 +37,10 @@ async function places(): Promise<Map<string, string>> {
     ['/var/lib', join(folder, 'lib')],
     ['/var/backups', join(folder, 'backups')],
     ['postgres://sandkeep@db.example.com/sandkeep', `'${urlOf(database.address)}'`],
-    ['8080', await freePort()],
-    ['8082', await freePort()],
-    ['9100', await freePort()],
-    ['9101', await freePort()],
+    ['8080', String(await freePort())],
+    ['8082', String(await freePort())],
+    ['9100', String(await freePort())],
+    ['9101', String(await freePort())],
     ...(hasPromtool ? [] : ([['promtool check config', 'cat']] as const)),
   ]);
 }

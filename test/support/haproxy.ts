@@ -1,5 +1,4 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { createServer, type AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,6 +6,7 @@ import { join } from 'node:path';
 import { describe } from 'vitest';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { IssuedPair } from './certificates.js';
+import { freePort } from './free-port.js';
 import { kill, until } from './processes.js';
 
 const hasHaproxy = spawnSync('haproxy', ['-v']).status === 0;
@@ -87,13 +87,4 @@ export async function startHaproxy(
       rmSync(folder, { recursive: true });
     },
   };
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }

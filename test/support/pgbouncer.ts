@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { chownSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import pg from 'pg';
-import { freePort, postgresUser, type PostgresServer } from './postgres-server.js';
+import { freePort } from './free-port.js';
+import { postgresUser, type PostgresServer } from './postgres-server.js';
 import { until } from './polling.js';
 
 const PROGRAM = '/usr/sbin/pgbouncer';

@@ -10,9 +10,9 @@ import {
   writeFileSync,
   chownSync,
 } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import pg from 'pg';
+import { freePort } from './free-port.js';
 import { until } from './polling.js';
 
 /** The embedded PostgreSQL has no pg_basebackup. */
@@ -35,14 +35,6 @@ export function postgresUser(): { uid: number; gid: number } | Record<string, ne
   if (process.getuid?.() !== 0) return {};
   const id = (flag: string) => Number(execFileSync('id', [flag, 'postgres'], { encoding: 'utf8' }));
   return { uid: id('-u'), gid: id('-g') };
-}
-
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 /** A server of Debian's PostgreSQL on 127.0.0.1, with trust for every user. */
