@@ -58,6 +58,13 @@ export const PAGES: readonly PageEntry[] = [
     load: () => import('./snapshots/snapshot').then((module) => module.Snapshot),
   },
   {
+    path: '/operations',
+    title: 'Operations',
+    group: 'Compute',
+    scope: 'sandboxes:read',
+    load: () => import('./operations/operations').then((module) => module.Operations),
+  },
+  {
     path: '/templates',
     title: 'Templates',
     group: 'Compute',
