@@ -22,7 +22,7 @@ describeDocker('published ports after the engine was killed', () => {
     /** The engine is in a network namespace of its own, and so are the ports that it opens. */
     function beside(...command: string[]): string {
       const pid = readFileSync(join(dirname(engine.socket), 'docker.pid'), 'utf8').trim();
-      const options = { input: '', encoding: 'utf8', timeout: 5_000 } as const;
+      const options = { input: '', encoding: 'utf8', timeout: 60_000 } as const;
       return spawnSync('nsenter', [`--net=/proc/${pid}/ns/net`, ...command], options).stdout;
     }
     const answers = (port: number) =>

@@ -47,6 +47,14 @@ describeDocker('a container whose shim is stopped, so that the engine hangs on i
     return { id: body.id, ms: performance.now() - began };
   }
 
+  /** A busy machine delays single starts. A container that hangs would delay each. */
+  async function quickest(name: string, mostMs: number): Promise<number> {
+    let least = Infinity;
+    for (let count = 0; count < 5 && least >= mostMs; count += 1)
+      least = Math.min(least, (await start(`${name}-${count}`)).ms);
+    return least;
+  }
+
   test('holds up no other sandbox, also after kill -9 of the service, and stops when it goes on', async () => {
     const { id } = await start('hangs');
     const usual = Math.max((await start('usual-1')).ms, (await start('usual-2')).ms);
@@ -63,13 +71,13 @@ describeDocker('a container whose shim is stopped, so that the engine hangs on i
         const inspected = engine.docker.getContainer(found!.Id).inspect();
         return Promise.race([inspected.then(() => false), sleep(1_000).then(() => true)]);
       });
-      expect((await start('beside')).ms).toBeLessThan(most);
+      expect(await quickest('beside', most)).toBeLessThan(most);
       kill('SIGKILL', service.pid);
       await service.exited;
       service = await serve();
       client = clientOf(client.key);
       await start('after');
-      expect((await start('later')).ms).toBeLessThan(most);
+      expect(await quickest('later', most)).toBeLessThan(most);
       expect((await client.get(`/v1/sandboxes/${id}`)).body.status).toBe('stopping');
     } finally {
       kill('SIGCONT', shim);

@@ -76,8 +76,11 @@ describeDocker('after kill -9 in a build', () => {
     ['its disk is captured', `snapshots where template_id = $1 and status = 'in_progress'`],
     ['a result is kept', 'template_layers where template_id = $1'],
   ])('when %s, it ends as failed, and nothing half made stays', async (moment, condition) => {
+    // A capture takes a moment, and a busy machine may look too late for one of them.
+    const more = Array.from({ length: 40 }, (_, index) => `RUN echo ${index}\n`).join('');
+    const steps = `COPY a /a\nRUN echo "${moment}"; echo begun; sleep 0.5\n${more}RUN sleep 600\n`;
     const files = await archiveOf({
-      Dockerfile: `FROM ${IMAGE}\nCOPY a /a\nRUN echo "${moment}"; echo begun; sleep 0.5\nRUN sleep 600\n`,
+      Dockerfile: `FROM ${IMAGE}\n${steps}`,
       a: 'content',
     });
     const query = { tag: 'killed:1', sandbox: SANDBOX };

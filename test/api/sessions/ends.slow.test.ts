@@ -26,7 +26,8 @@ describeDocker('a session in a sandbox ends', () => {
   let id: string;
   beforeAll(async () => {
     makeImage();
-    const settings = { stopGraceMs: 500, channelPingMs: 300, sessionLostMs: 2_000, keyUseWriteMs: 100 };
+    // A busy machine may answer a ping, or renew a session, seconds late.
+    const settings = { stopGraceMs: 500, channelPingMs: 3_000, sessionLostMs: 20_000, keyUseWriteMs: 100 };
     service = await startTestService({
       ...onDocker(),
       settings: { ...settings, maxVisits: 16, maxVisitsOfSandbox: 6 },
@@ -451,7 +452,7 @@ describeDocker('a session in a sandbox ends', () => {
     await once(late.socket, 'message');
     const at = performance.now();
     await own.close();
-    expect(performance.now() - at).toBeLessThan(8_000);
+    expect(performance.now() - at).toBeLessThan(20_000);
     const opened = (await eventsOf(sandbox, 'sandbox_session_opened')).length;
     const ends = await eventsOf(sandbox, 'sandbox_session_ended');
     expect(opened).toBeGreaterThanOrEqual(6);
