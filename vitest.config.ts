@@ -27,5 +27,7 @@ export default defineConfig({
     // Services, containers and browsers on a busy machine. The quick files have less: test/support/each-file.ts.
     testTimeout: 180_000,
     hookTimeout: 180_000,
+    // The default is one second.
+    expect: { poll: { timeout: 120_000 } },
   },
 });

@@ -47,8 +47,9 @@ export interface Visitor {
 export async function newVisitor(browser: Browser, url: string): Promise<Visitor> {
   const context = await browser.newContext({ baseURL: url, acceptDownloads: true });
   await context.grantPermissions(['clipboard-read', 'clipboard-write'], { origin: url });
+  // The default is 30 seconds. That of the context holds for new tabs too.
+  context.setDefaultTimeout(120_000);
   const page = await context.newPage();
-  page.setDefaultTimeout(60_000);
   const faults: string[] = [];
   page.on('pageerror', (error) => faults.push(String(error)));
   page.on('console', (message) => {

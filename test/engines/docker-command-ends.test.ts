@@ -62,6 +62,12 @@ describeDocker('the end of the command of a docker sandbox', () => {
     });
     return docker.getContainer(found!.Id);
   };
+  /** The engine reports an end before the last output is written. */
+  const expectLog = (id: string, text: string) =>
+    until(
+      () => logOf(id),
+      (log) => log === text,
+    );
   const logOf = async (id: string) => {
     const log = await (await containerOf(id)).logs({ stdout: true, stderr: true });
     // Without the headers of the engine.
@@ -82,7 +88,7 @@ describeDocker('the end of the command of a docker sandbox', () => {
     ).body;
     expect(data).toMatchObject([{ payload: { sandbox_id: id, name: 'fails', ...body.command } }]);
     expect((await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'true' })).body.exit_code).toBe(0);
-    expect(await logOf(id)).toBe('no line end\nsandkeep: the command ended with code 3\n');
+    await expectLog(id, 'no line end\nsandkeep: the command ended with code 3\n');
     await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped' });
     const stopped = (await client.get(`/v1/sandboxes/${id}`)).body;
     expect(stopped).toMatchObject({ stop_reason: 'requested', command: body.command });
@@ -181,9 +187,7 @@ describeDocker('the end of the command of a docker sandbox', () => {
       stop_message: 'the sandbox ran out of memory',
       command: { status: 'exited', exit_code: 137, signal: null, oom_killed: true },
     });
-    expect(await logOf(ends.id)).toBe(
-      'sandkeep: the command was killed by signal 9: the sandbox ran out of memory\n',
-    );
+    await expectLog(ends.id, 'sandkeep: the command was killed by signal 9: the sandbox ran out of memory\n');
     const restarted = await client.post(`/v1/sandboxes/${stops.id}/start`, {}, { wait_for: 'running' });
     expect(restarted.body.command).toEqual({ status: 'running', ...NO_END, ended_at: null });
   });
@@ -201,8 +205,13 @@ describeDocker('the end of the command of a docker sandbox', () => {
   });
 
   test('that comes right before a stop is recorded all the same', async () => {
-    const { id } = await make('late', 'while [ ! -e /tmp/end ]; do sleep 0.05; done; exit 9');
-    await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', 'touch /tmp/end; sleep 0.2'] });
+    const { id } = await make(
+      'late',
+      'echo $$ > /tmp/.pid; busybox mv /tmp/.pid /tmp/pid; while [ ! -e /tmp/end ]; do sleep 0.05; done; exit 9',
+    );
+    const ending =
+      'until [ -e /tmp/pid ]; do sleep 0.05; done; touch /tmp/end; while [ -e /proc/$(cat /tmp/pid) ]; do sleep 0.05; done';
+    await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', ending] });
     const { body } = await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped' });
     expect(body.command).toMatchObject({ status: 'exited', exit_code: 9 });
   });

@@ -89,7 +89,7 @@ describeDocker('images that organizations hold', () => {
     const both = await Promise.allSettled([first, second, third].map(async (each) => start('c', each)));
     expect(both.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'fulfilled', 'rejected']);
     for (const each of both) if (each.status === 'fulfilled') await each.value.remove();
-  }, 60_000);
+  });
 
   test('count below the snapshots of an organization, also without their names, once for all of them', async () => {
     const { start } = makeBounded();
@@ -116,7 +116,7 @@ describeDocker('images that organizations hold', () => {
     await expect(start('d', small)).rejects.toThrow(refused);
     expect(await removeSnapshotImage(docker, `second-${process.pid}`)).toBe(true);
     await (await start('d', small)).remove();
-  }, 60_000);
+  });
 
   test('without a container are removed by least recent use, of the organization with the most bytes', async () => {
     const images = new Images(docker, process.arch === 'arm64' ? 'arm64' : 'amd64', {
@@ -160,5 +160,5 @@ describeDocker('images that organizations hold', () => {
     expect(await remove(2)).toBe(1);
     expect(await present()).toEqual([newest]);
     await container.remove();
-  }, 60_000);
+  });
 });

@@ -76,5 +76,5 @@ describeDocker('a sandbox whose tag moved', () => {
     registry.intercept = ({ socket }) => Boolean(socket.destroy());
     for (const { id } of [kept, renewed]) expect((await restart(id)).status).toBe('running');
     expect(await moves(renewed.id)).toHaveLength(1);
-  }, 90_000);
+  });
 });

@@ -94,7 +94,7 @@ describeDocker('the recipes of the documents', () => {
         const isDecrypting = network.secrets !== undefined || network.tls !== undefined;
         const id = await service.create(name, { ...network, ...(isDecrypting ? { tls } : {}) });
         const curl = async (args: string) =>
-          service.sh(id, `curl -sS -m 20 ${isDecrypting ? '' : '-k'} ${args}`);
+          service.sh(id, `curl -sS -m 100 ${isDecrypting ? '' : '-k'} ${args}`);
         await internet.requests();
         for (const args of reach) expect(await curl(args), args).toContain('hello');
         const [first] = await internet.requests();

@@ -99,12 +99,12 @@ describeDocker('network settings that docker sandboxes cannot enforce', () => {
       const second = await client.post('/v1/sandboxes', taken, {
         start: true,
         wait_for: 'running',
-        wait_timeout: 20,
+        wait_timeout: 60,
       });
       expect(second.body.status).toBe('failed');
       expect(second.body.last_failure_message).toContain(`cannot give out ${link.ipv4_address}`);
-      await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 30 });
-      await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running', wait_timeout: 30 });
+      await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 60 });
+      await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running', wait_timeout: 60 });
       for (const part of expected) expect(await shown()).toContain(part);
     });
   });

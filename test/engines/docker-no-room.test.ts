@@ -25,8 +25,8 @@ describeDocker('sandboxes on the bridge of an installation', () => {
       makeImage();
       service = await startWith({});
       client = await service.newOrg();
-    }, 60_000);
-    afterAll(async () => end(service, client), 60_000);
+    });
+    afterAll(async () => end(service, client));
 
     const create = async (name: string, cmd: string[] = [], { wait = true, ...more }: Options = {}) =>
       (
@@ -84,7 +84,7 @@ describeDocker('sandboxes on the bridge of an installation', () => {
       } finally {
         batch(pairs.map((pair) => `link del ${pair}a`));
       }
-    }, 120_000);
+    });
 
     test('are reached at their address, and from elsewhere through the machine, as docs/sessions.md says', async () => {
       const serve = 'echo served > /tmp/index.html; exec busybox httpd -f -p 8000 -h /tmp';
@@ -116,6 +116,6 @@ describeDocker('sandboxes on the bridge of an installation', () => {
       } finally {
         relay.close();
       }
-    }, 60_000);
+    });
   });
 });

@@ -3,6 +3,7 @@ import type { Client } from '../support/client.js';
 import {
   addressOf,
   end,
+  expectReached,
   holderOf,
   makeWorld,
   pidOf,
@@ -75,6 +76,11 @@ describeDocker('networks that are prepared for sandboxes', () => {
       // The command itself saw the name of its sandbox.
       await client.post(`/v1/sandboxes/${id}/stop`);
       await untilStatus(client, id, 'stopped');
+      // The engine reports an end before the last output is written.
+      await until(
+        () => printed(id),
+        (texts) => texts.length > 0,
+      );
       expect(await printed(id)).toEqual([`${id}\n`]);
       await client.post(`/v1/sandboxes/${id}/start`, undefined, { wait_for: 'running', wait_timeout: 60 });
       expect(await output(id, 'busybox', 'hostname')).toBe(`${id}\n`);
@@ -88,7 +94,7 @@ describeDocker('networks that are prepared for sandboxes', () => {
       const { id } = await create('filtered', { runtime: { hostname: 'chosen' } });
       expect(rulesIn(await pidOf(id))).toContain('inet sandkeep');
       expect(await output(id, 'busybox', 'hostname')).toBe('chosen\n');
-      expect(await reaches(id, PUBLIC, 80)).toBe(true);
+      await expectReached(id, PUBLIC, 80);
       expect(await reaches(id, PRIVATE, 80)).toBe(false);
     });
 

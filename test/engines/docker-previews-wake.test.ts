@@ -222,7 +222,7 @@ describeDocker('a sandbox that wakes on request', () => {
   });
 
   test('scales to zero and back, and each run is billed from its start to its end', async () => {
-    const id = await asleep('zero', SERVER, { idle_timeout_secs: 2 });
+    const id = await asleep('zero', SERVER, { idle_timeout_secs: 5 });
     for (let run = 1; run <= 2; run += 1) {
       expect((await ask(id, { prefer: 'wait=60' })).status).toBe(200);
       const { body } = await untilStatus(client, id, 'stopped');

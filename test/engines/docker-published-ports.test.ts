@@ -247,7 +247,10 @@ describeDocker('published ports of docker sandboxes', () => {
           );
         }
         for (const port of ports) expect(await answers('127.0.0.2', port)).toBe(false);
-        expect((await by().get('/v1/quotas')).body.published_ports).toBe(0);
+        await until(
+          async () => (await by().get('/v1/quotas')).body.published_ports as number,
+          (count) => count === 0,
+        );
         await stop(served);
       } finally {
         await cleanUp(folder);

@@ -3,7 +3,7 @@ import { gzipSync } from 'node:zlib';
 import { afterAll, expect, test } from 'vitest';
 import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { Images } from '../../src/engines/docker/images/images.js';
-import { PULLS, SHARE_AFTER_MS } from '../../src/registry/limits.js';
+import { PULLS } from '../../src/registry/limits.js';
 import type { Run } from '../../src/engine/runtime.js';
 import { registryReach } from '../../src/settings.js';
 import { describeDocker, docker } from '../support/docker.js';
@@ -70,12 +70,12 @@ describeDocker('places of pulls', () => {
       () => Promise.resolve(dripping.size),
       (size) => size === PULLS.total,
     );
-    const begun = performance.now();
     expect((await pull('b', `${quick.host}/team/app:1`)).id).toBe(quick.image.config);
-    expect(performance.now() - begun).toBeLessThan(SHARE_AFTER_MS + 5_000);
+    // None of them had ended, and given its place back.
+    expect(dripping.size).toBe(PULLS.total);
     isSlow = false;
     for (const finish of dripping) finish();
     const ids = (await Promise.all(held)).map(({ id }) => id);
     expect(new Set(ids)).toEqual(new Set([slow.image.config]));
-  }, 60_000);
+  });
 });

@@ -5,7 +5,7 @@ import { forgetAll } from '../../src/secrets/secrets.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
-import { untilStatus } from '../support/polling.js';
+import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const SECRET = 'correct horse battery';
@@ -86,7 +86,11 @@ describeDocker('secret variables of a docker sandbox', () => {
       const headers = { authorization: `Bearer ${client.key}` };
       return (await fetch(`${client.url}/v1/sandboxes/${id}/logs${query}`, { headers })).text();
     };
-    expect(await lines('')).toContain(`${SECRET}, seen`);
+    // The engine reports an end before the last output is written.
+    await until(
+      () => lines(''),
+      (text) => text.includes(`${SECRET}, seen`),
+    );
     const masked = await lines('?mask_secrets=true');
     expect(masked).toContain('***, seen');
     expect(masked).not.toContain('horse');

@@ -102,12 +102,12 @@ CMD ["sh", "-c", "echo started; sleep 600"]
     const { body } = await inside.client.get(`/v1/sandboxes/${id}`);
     expect(body.spec.runtime).toMatchObject({ user: 'app', workdir: '/work' });
     // Its steps are in the audit trail as the commands of the caller.
-    const { data } = (
-      await inside.client.get('/v1/events', { event_type: 'sandbox_session_ended', limit: 100 })
-    ).body;
-    expect(
-      data.some(({ payload }: any) => payload.name.startsWith('build-') && payload.exit_code === 0),
-    ).toBe(true);
+    await until(
+      async (): Promise<any[]> =>
+        (await inside.client.get('/v1/events', { event_type: 'sandbox_session_ended', limit: 100 })).body
+          .data,
+      (data) => data.some(({ payload }) => payload.name.startsWith('build-') && payload.exit_code === 0),
+    );
   });
 
   test('steps that an earlier build has run are not run again', async () => {
@@ -169,8 +169,11 @@ ${more}`;
     expect(user['error']).toMatchObject({ code: 'step_failed', line: 2 });
     const mended = await built('fails:1', file('true'));
     expect([mended['status'], mended['steps_cached']]).toEqual(['succeeded', 1]);
-    const { data } = (await inside.client.get('/v1/sandboxes', { name_prefix: 'build-' })).body;
-    expect(data).toEqual([]);
+    await until(
+      async (): Promise<any[]> =>
+        (await inside.client.get('/v1/sandboxes', { name_prefix: 'build-' })).body.data,
+      (data) => data.length === 0,
+    );
   });
 
   test('a command of a build that never ends is stopped with it', async () => {

@@ -18,7 +18,7 @@ describeDocker('the use of a container', () => {
     service = await startWith({});
     client = await service.newOrg();
   });
-  afterAll(() => end(service, client), 90_000);
+  afterAll(() => end(service, client));
 
   test('is its processor time, memory, disk, network and processes, as its kernel counts them', async () => {
     const { body } = await client.post(
@@ -65,5 +65,5 @@ describeDocker('the use of a container', () => {
     expect(asked!.sentBytes).toBeGreaterThanOrEqual(read!.sentBytes!);
     // A number that another process has now.
     expect(await readControlGroups(Id, process.pid)).toBeUndefined();
-  }, 120_000);
+  });
 });

@@ -118,7 +118,7 @@ describeDocker('volumes with a cap in containers', () => {
     await purgeDueVolumes(service.ctx, AbortSignal.timeout(60_000));
     expect(existsSync(join(service.volumesDir, client.org.id, volume.id))).toBe(false);
     await until(attachedImages, (images) => !images.some((image) => image.includes(volume.id)));
-  });
+  }, 400_000);
 
   test('keep the files that they had as directories, and get no first cap while they are mounted', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'plain' });
@@ -363,7 +363,10 @@ describeDocker('the disks of volumes', () => {
 
 /** The kernel clears a loop device a moment after the last mount. */
 async function untilNothingIsLeft(root: string): Promise<void> {
-  expect((await mountsBelow(root)).map(({ point }) => point)).toEqual([]);
+  await until(
+    async () => (await mountsBelow(root)).map(({ point }) => point),
+    (points) => points.length === 0,
+  );
   await until(
     async () => (await attachedImages()).filter((image) => image.startsWith(root)),
     (images) => images.length === 0,

@@ -26,7 +26,7 @@ describeDocker('the docker runtime', () => {
     makeImage();
     service = await startTestService({
       ...onDocker(),
-      settings: { stopGraceMs: 1_000, ephemeralLingerMs: 500 },
+      settings: { stopGraceMs: 60_000, ephemeralLingerMs: 500 },
     });
     client = await service.newOrg();
   });
@@ -81,8 +81,14 @@ describeDocker('the docker runtime', () => {
     });
     expect(Config.User).toBe('0:0');
     expect(body.started_at).toBe(engineTime(State.StartedAt));
-    expect(await execIn(body.id, 'cat', '/tmp/env')).toContain('COLOUR=red');
-    expect(await execIn(body.id, 'cat', '/tmp/pwd')).toContain('/srv');
+    for (const [file, text] of [
+      ['/tmp/env', 'COLOUR=red'],
+      ['/tmp/pwd', '/srv'],
+    ] as const)
+      await until(
+        () => execIn(body.id, 'cat', file),
+        (found) => found.includes(text),
+      );
     // Read from the sandbox's own process: exec sometimes gets the hard limit as its soft one.
     expect(await execIn(body.id, 'cat', '/proc/1/limits')).toMatch(/^Max open files +100 +200 /m);
     const mounts = await execIn(body.id, 'cat', '/proc/mounts');
@@ -109,6 +115,11 @@ describeDocker('the docker runtime', () => {
     expect(await execIn(body.id, 'cat', '/etc/hosts')).toContain('127.0.0.1\tlocalhost');
     expect(await execIn(body.id, 'cat', '/etc/hostname')).toContain(body.id);
     const { LogPath } = await (await containerOf(body.id))!.inspect();
+    // The engine writes the log later than the command.
+    await until(
+      () => Promise.resolve(existsSync(`${LogPath}.1`)),
+      (exists) => exists,
+    );
     const kept = [LogPath, `${LogPath}.1`].map((path) => statSync(path).size);
     expect(kept[0]! + kept[1]!).toBeLessThan(21_000_000);
     expect(existsSync(`${LogPath}.2`)).toBe(false);
@@ -226,6 +237,12 @@ describeDocker('the docker runtime', () => {
         async () => (await container.top()).Processes.length,
         (count) => count === 1,
       );
+      // Process 1 is alone also before the start of the command.
+      if (printed !== '')
+        await until(
+          async () => String(await container.logs({ stdout: true, stderr: true })),
+          (log) => log.includes('sandkeep: '),
+        );
       expect((await client.get(`/v1/sandboxes/${body.id}`)).body.status, name).toBe('running');
       expect(await execIn(body.id, 'cat', '/proc/1/comm'), name).toMatch(/^init\s*$/);
       await client.post(`/v1/sandboxes/${body.id}/stop`, {});
@@ -263,7 +280,7 @@ describeDocker('the docker runtime', () => {
       const { body } = await client.get('/v1/events', { resource_id: id, event_type: 'sandbox_started' });
       expect(body.data).toHaveLength(5);
     }
-  }, 180_000);
+  }, 300_000);
 
   test('reports the reason of a failed start', async () => {
     const missing = await client.post(

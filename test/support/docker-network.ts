@@ -101,8 +101,28 @@ export function rulesIn(pid: number): string {
   return sh(`nsenter --net=/proc/${pid}/ns/net nft list tables`);
 }
 
-export async function reaches(sandboxId: string, address: string, port: number): Promise<boolean> {
-  return (await execIn(sandboxId, 'busybox', 'nc', '-w', '3', address, `${port}`)).includes('reached');
+/** For connections that get no answer. A busy machine may answer later: `expectReached` waits longer. */
+export async function reaches(
+  sandboxId: string,
+  address: string,
+  port: number,
+  seconds = 3,
+): Promise<boolean> {
+  const said = await execIn(sandboxId, 'busybox', 'nc', '-w', `${seconds}`, address, `${port}`);
+  return said.includes('reached');
+}
+
+/** It connects once. */
+export async function expectReached(sandboxId: string, address: string, port: number): Promise<void> {
+  expect(await reaches(sandboxId, address, port, 60), `${address}:${port} answers`).toBe(true);
+}
+
+/** Waits for a program that may not listen yet, or an address that is not in use yet. */
+export async function untilReached(sandboxId: string, address: string, port: number): Promise<void> {
+  await until(
+    () => reaches(sandboxId, address, port),
+    (reached) => reached,
+  );
 }
 
 export async function hostReaches(sandboxId: string, port: number): Promise<boolean> {

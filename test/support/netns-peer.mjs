@@ -89,12 +89,12 @@ function tryUdp({ from, to, port, wait }) {
     socket.on('message', () => end('reached'));
     socket.on('error', ({ code }) => end(REFUSALS.has(code) ? 'refused' : code));
     const ask = () => ended || socket.send('?', (error) => error && socket.emit('error', error));
-    const send = () =>
-      socket.connect(port, to, () => {
-        ask();
-        // The socket reports a refusal at its next use.
-        setTimeout(ask, 20);
-      });
+    // The socket reports a refusal at its next use.
+    const askAgain = (millis) => {
+      ask();
+      if (!ended) setTimeout(askAgain, millis, millis * 4);
+    };
+    const send = () => socket.connect(port, to, () => askAgain(20));
     socket.bind((lastSource += 1), from ?? (isV6 ? '::' : '0.0.0.0'), send);
   });
 }

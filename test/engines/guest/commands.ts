@@ -7,6 +7,9 @@ import { isAlive, run, sh, TestCommand, writeAll } from '../../support/guest.js'
 import { until } from '../../support/polling.js';
 import type { GuestTarget } from './target.js';
 
+/** It ends when its child, which goes on to write, has written something. */
+const SPEAKING_CHILD =
+  'at=/tmp/speaking-$$; (echo first; : > $at; exec yes) & until [ -e $at ]; do sleep 0.1; done; rm $at; exit 6';
 const sha256 = (data: Buffer) => createHash('sha256').update(data).digest('hex');
 
 export function commandTests(open: () => Promise<GuestTarget>): void {
@@ -164,7 +167,10 @@ export function commandTests(open: () => Promise<GuestTarget>): void {
       command.command.signal(15);
       await command.over;
       expect(command.code).toBe(143);
-      expect(await isAlive(guest, command.out.trim())).toBe(false);
+      await until(
+        () => isAlive(guest, command.out.trim()),
+        (alive) => !alive,
+      );
       const trapped = new TestCommand(guest, [
         'sh',
         '-c',
@@ -210,7 +216,7 @@ export function commandTests(open: () => Promise<GuestTarget>): void {
       const child = command.out.trim();
       expect(await isAlive(guest, child)).toBe(true);
       await sh(guest, `kill -9 ${child}`);
-      const noisy = await run(guest, ['sh', '-c', 'yes & echo $! >&2; exit 6']);
+      const noisy = await run(guest, ['sh', '-c', SPEAKING_CHILD]);
       expect(noisy.code).toBe(6);
       expect(noisy.size).toBeGreaterThan(0);
     });

@@ -1,7 +1,7 @@
 import { Buffer } from 'node:buffer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Guest, GuestFiles } from '../../../src/guest/guest.js';
-import { connectSoon, readAll, TestCommand, TestConnection } from '../../support/guest.js';
+import { connectSoon, readAll, sh, TestCommand, TestConnection } from '../../support/guest.js';
 import { until } from '../../support/polling.js';
 import type { GuestTarget } from './target.js';
 
@@ -73,9 +73,11 @@ export function connectionTests(open: () => Promise<GuestTarget>): void {
 
     test('that are reset tell it', async () => {
       const port = freePort();
-      const server = serve(port, 'sleep', '1');
+      const ending = `${directory}/reset`;
+      const server = serve(port, 'sh', '-c', `until [ -e ${ending} ]; do sleep 0.1; done`);
       const opened = await connectSoon(guest, port);
       await opened.connection.write(Buffer.from('nobody reads this'));
+      await sh(guest, `touch ${ending}`);
       await opened.saw('closed');
       expect(opened.closed).toEqual({ failure: 'Connection reset by peer' });
       await server.over;

@@ -103,6 +103,11 @@ export class GatedService {
     return body.data;
   }
 
+  /** Waits until a denial is as wanted: the service lists them a moment later. */
+  async untilDenied(id: string, isWanted: (denial: any) => boolean): Promise<void> {
+    await until(`a denial of ${id} is listed`, async () => (await this.denied(id)).some(isWanted));
+  }
+
   async pidOf(id: string): Promise<number> {
     return (await (await containerOf(id))!.inspect()).State.Pid;
   }

@@ -122,6 +122,14 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       unread.includes(name) ? undefined : connectSoon(at(name), () => child.exitCode !== null, console),
     ),
   );
+  // The monitor has written everything at its end, but it may not have been read yet.
+  const read = Promise.all([control, output].map(closed));
+  let isOver = false;
+  const over = ended.then(async (code) => {
+    await read;
+    isOver = true;
+    return code;
+  });
   const lines: string[] = [];
   let rest = '';
   control?.on('data', (data: Buffer) => {
@@ -144,7 +152,7 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       const found = () => lines.find((line) => line.startsWith(begin));
       await until(
         async () => Promise.resolve({ lines, console: console().slice(-500) }),
-        () => found() !== undefined || child.exitCode !== null,
+        () => found() !== undefined || isOver,
       );
       const line = found();
       if (line === undefined) throw new Error(`the machine ended: ${lines.join(', ')}; ${console()}`);
@@ -162,7 +170,7 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
         await sleep(20);
       }
     },
-    ended,
+    ended: over,
     kill: async () => {
       child.kill('SIGKILL');
       await ended;
@@ -171,6 +179,10 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       rmSync(directory, { recursive: true, force: true });
     },
   };
+}
+
+async function closed(socket: Socket | undefined): Promise<void> {
+  if (socket && !socket.closed) await new Promise<void>((resolve) => socket.once('close', () => resolve()));
 }
 
 /** The arguments of QEMU for a disk. */
