@@ -119,6 +119,12 @@ test('bookmarks carry a watch over changes of other objects that the server forg
   const { id, pod } = await startOne();
   const before = counts();
   for (let change = 0; change < 5; change += 1) cluster.store.put('/other', { metadata: { name: 'other' } });
+  // Bookmarks alone are sent now.
+  const sent = cluster.traffic.watchBytes;
+  await until(
+    async () => Promise.resolve(cluster.traffic.watchBytes),
+    (bytes) => bytes > sent + 1_000,
+  );
   await sleep(300);
   cluster.store.forgetHistory();
   cluster.dropWatches();

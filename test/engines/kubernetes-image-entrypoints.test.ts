@@ -224,7 +224,8 @@ describe('the entrypoint of an image, for a command in a Pod', () => {
     await expect.poll(() => silent.requests.length).toBe(PULLS.each);
     const began = performance.now();
     expect((await complete(`${registry.host}/app:1`, { orgId: 'b' })).entrypoint).toEqual(ENTRYPOINT);
-    expect(performance.now() - began).toBeLessThan(5_000);
+    // A place of its own waits for none of those, which last for minutes.
+    expect(performance.now() - began).toBeLessThan(30_000);
     expect(silent.requests).toHaveLength(PULLS.each);
     for (const start of starts) start.abort(new Error('given up'));
     expect(new Set(await Promise.all(stuck))).toEqual(new Set(['given up']));

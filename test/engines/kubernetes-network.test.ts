@@ -204,7 +204,7 @@ describeKubernetes('a network that enforces policies', () => {
     });
     await settles(id, closed!, first, false);
     await settles(id, open!, second, false);
-    expect(await connects(id, open!, first)).toBe(true);
+    await settles(id, open!, first, true);
     const { networking } = namespace;
     const policy = await networking.readNamespacedNetworkPolicy({
       name: run,
@@ -232,10 +232,10 @@ describeKubernetes('a network that enforces policies', () => {
     ]);
     await settles(two.id, '127.0.0.1', 7_000, true);
     await settles(one.id, two.address, 7_000, false);
-    expect(await connects(one.id, open!, ports[0]!)).toBe(true);
+    await settles(one.id, open!, ports[0]!, true);
     const { core, namespace: name } = namespace;
     const { spec } = (await namespace.podsOf(two.id))[0]!;
-    const command = ['busybox', 'nc', '-w', '5', two.address, '7000', '-e', 'true'];
+    const command = ['busybox', 'nc', '-w', '60', two.address, '7000', '-e', 'true'];
     await core.createNamespacedPod({
       namespace: name,
       body: {
@@ -262,7 +262,7 @@ describeKubernetes('a network that enforces policies', () => {
     const off = await start('off', { enabled: false });
     await settles(off.id, open!, ports[0]!, false);
     const on = await start('on', { policy: { default_egress: 'allow' } });
-    expect(await connects(on.id, open!, ports[0]!)).toBe(true);
+    expect(await settles(on.id, open!, ports[0]!, true)).toBe(true);
     await namespace.networking.deleteNamespacedNetworkPolicy({
       name: on.run,
       namespace: namespace.namespace,

@@ -189,7 +189,7 @@ describeKubernetes('an account with the rights of the manifest', () => {
     await proxy.close();
   });
 
-  test('runs sandboxes without the rights on nodes', { timeout: 120_000 }, async () => {
+  test('runs sandboxes without the rights on nodes', async () => {
     const { proxy } = await applyRights({ nodes: false, volumes: false, activity: false });
     await withService({ kubeconfig: proxy.kubeconfig }, async ({ service, client }) => {
       expect(service.runtime.capabilities.has('idle_timeout')).toBe(false);

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { WatchCache } from '../../src/engines/kubernetes/watch-cache.js';
 import { describeKubernetes, openNamespace, type TestNamespace } from '../support/kubernetes.js';
 
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 120_000;
 
 describeKubernetes('the copy of the objects of a cluster', () => {
   let namespace: TestNamespace;

@@ -135,10 +135,11 @@ describeKubernetes('the kubernetes runtime', () => {
   test('records the end of a command while the Pod runs on, and a lack of memory', async () => {
     const { body: made } = await client.post(
       '/v1/sandboxes',
-      request('ended', { runtime: command('sh', '-c', 'sleep 2; exit 7') }),
+      request('ended', { runtime: command('sh', '-c', 'until [ -e /tmp/end ]; do sleep 0.1; done; exit 7') }),
       running,
     );
     expect(made.command).toMatchObject({ status: 'running', ended_at: null });
+    await sh(made.id, 'touch /tmp/end');
     const { body } = await until(
       () => client.get(`/v1/sandboxes/${made.id}`),
       (answer) => answer.body.command.status !== 'running',
@@ -255,9 +256,10 @@ describeKubernetes('the kubernetes runtime', () => {
       running,
     );
     expect(body.status, JSON.stringify(body)).toBe('running');
-    const { stdout } = await sh(body.id, 'cat /tmp/said; echo; pwd; hello; stat -c %a /srv/new/a /srv/empty');
     const said = 'hello from /.sandkeep/scripts/hello\n';
-    expect(stdout).toBe(`${said}text and more\n/srv\n${said}600\n700\n`);
+    const show = 'cat /tmp/said; echo; pwd; hello; stat -c %a /srv/new/a /srv/empty';
+    const expected = `${said}text and more\n/srv\n${said}600\n700\n`;
+    await until(async () => (await sh(body.id, show)).stdout === expected, Boolean);
     await client.delete(`/v1/sandboxes/${body.id}`);
   });
 

@@ -117,8 +117,9 @@ describeMicrovm('the init of an image in a virtual machine', () => {
       endsWithCommand: true,
     });
     expect(await machine.line('exit')).toBe('exit 7 0');
-    expect(machine.output.stdout()).toContain('done');
+    // All output has arrived then.
     expect(await machine.ended).toBe(0);
+    expect(machine.output.stdout()).toContain('done');
   });
 
   test('gets the signal of the image, and its own end is that of the sandbox', async () => {

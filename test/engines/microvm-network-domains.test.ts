@@ -88,7 +88,7 @@ describeNetns('the gateway of virtual machines', () => {
 
   /** The status of an answer, or the exit code of curl, below 0. */
   async function get(url: string, ...more: string[]): Promise<number> {
-    const curl = ['curl', '-s', '-o', '/dev/null', '-w', '%{http_code}', '--max-time', '5', ...more, url];
+    const curl = ['curl', '-s', '-o', '/dev/null', '-w', '%{http_code}', '--max-time', '60', ...more, url];
     try {
       // This process serves the gateway, so it must not wait.
       return Number((await execute('ip', ['netns', 'exec', guest.name, ...curl])).stdout);
@@ -106,7 +106,10 @@ describeNetns('the gateway of virtual machines', () => {
     expect(await get(`http://${at(11)}/`)).toBe(403);
     // Another name of the same address.
     expect(await get('http://neighbour.test/', '--resolve', `neighbour.test:80:${at(10)}`)).toBe(403);
-    expect(denials.map(({ name }) => name)).toContain('neighbour.test');
+    await until(
+      async () => Promise.resolve(denials.map(({ name }) => name)),
+      (names) => names.includes('neighbour.test'),
+    );
   });
 
   test('serves the virtual machines of an earlier process of the service', async () => {

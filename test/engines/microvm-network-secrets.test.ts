@@ -9,6 +9,7 @@ import { Internet } from '../support/internet/internet.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
 import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm } from '../support/microvm/service.js';
 import { describeNetns } from '../support/netns.js';
+import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const NUMBER = 19;
@@ -92,7 +93,7 @@ describeMicrovm('the secrets of the network of a virtual machine', () => {
       );
     // The TLS of busybox verifies nothing. Curl takes the authorities that its variable names.
     const get = async (url: string): Promise<string> =>
-      inside(`curl -sS -i -m 20 -H "authorization: Bearer $API_KEY" ${url} 2>&1 || true`);
+      inside(`curl -sS -i -m 100 -H "authorization: Bearer $API_KEY" ${url} 2>&1 || true`);
 
     test('have a placeholder in the sandbox, and their value at the servers that may have it', async () => {
       expect(await inside('echo $API_KEY')).toBe('$MSB_API_KEY');
@@ -100,7 +101,10 @@ describeMicrovm('the secrets of the network of a virtual machine', () => {
       expect(await seen()).toEqual([`Bearer ${VALUE}`]);
       expect(await get('https://other.test/')).toMatch(/403/);
       expect(await seen()).toEqual([]);
-      expect(denials.map(({ name }) => name)).toContain('other.test');
+      await until(
+        async () => Promise.resolve(denials.map(({ name }) => name)),
+        (names) => names.includes('other.test'),
+      );
       expect(await inside('cat $CURL_CA_BUNDLE')).toContain(authority.certificate.trim());
     });
 

@@ -89,7 +89,7 @@ describeNetns('the networks of virtual machines', () => {
     return { run, network, peer: await joinGuest(network) };
   }
 
-  const toPublic = { protocol: 'tcp', to: PUBLIC, port: 80, wait: 3_000 } as const;
+  const toPublic = { protocol: 'tcp', to: PUBLIC, port: 80, wait: 60_000 } as const;
 
   /** Everything of the installation in the network of the machine. */
   function traces(): string[] {
@@ -117,7 +117,7 @@ describeNetns('the networks of virtual machines', () => {
     } finally {
       sh('ip route del default', world.namespace);
     }
-    const { stdout } = spawn('sh', ['-c', `exec busybox nc -w 3 ${address} 80`], {
+    const { stdout } = spawn('sh', ['-c', `exec busybox nc -w 60 ${address} 80`], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     expect(String((await once(stdout, 'data'))[0])).toBe('reached');
@@ -170,10 +170,18 @@ describeNetns('the networks of virtual machines', () => {
     const { sentBytes, receivedBytes } = networks.traffic(run.sandboxId)!;
     expect([sentBytes > 100, receivedBytes > 100]).toEqual([true, true]);
     await networks.finish(run.sandboxId);
-    expect(flows).toMatchObject([
-      { sandbox: run.sandboxId, address: PUBLIC, port: 80, protocol: 'tcp', rule: 0, connections: 1 },
-    ]);
-    expect(flows[0]!.sentBytes).toBeGreaterThan(100);
+    // A reading may fall between two packets of the connection, so that it is reported twice.
+    for (const flow of flows)
+      expect(flow).toMatchObject({
+        sandbox: run.sandboxId,
+        address: PUBLIC,
+        port: 80,
+        protocol: 'tcp',
+        rule: 0,
+      });
+    const sum = (of: (flow: ObservedFlow) => number) => flows.reduce((total, flow) => total + of(flow), 0);
+    expect(sum(({ connections }) => connections)).toBe(1);
+    expect(sum(({ sentBytes }) => sentBytes)).toBeGreaterThan(100);
     expect(denials).toMatchObject([{ address: NEXT_PUBLIC, port: 80, protocol: 'tcp' }]);
     expect(networks.traffic(run.sandboxId)).toBeUndefined();
   });
@@ -185,7 +193,10 @@ describeNetns('the networks of virtual machines', () => {
     const keeper = spawn('cat', [], { stdio: ['pipe', 'ignore', 'inherit', 'ignore', network.namespace] });
     await networks.close();
     networks = await VmNetworks.open(options);
-    expect(readFileSync(`/sys/class/net/${network.link}/operstate`, 'utf8')).toBe('up\n');
+    await until(
+      async () => Promise.resolve(readFileSync(`/sys/class/net/${network.link}/operstate`, 'utf8')),
+      (state) => state === 'up\n',
+    );
     networks.takeOver({ valid: true });
     const { orgId, sandboxId } = run;
     const path = `/proc/${keeper.pid}/fd/4`;

@@ -90,18 +90,18 @@ describeNetns('published ports of virtual machines', () => {
 
   test('on loopback addresses are reached by the machine alone', async () => {
     expect(networks.capabilities).toContain('published_ports');
-    const { network } = await start(runOf({ ports: [published(23_001)] }));
-    await expectAnswers(LOOPBACK, 23_001);
-    expect(await answers('127.0.0.1', 23_001)).toBe(false);
+    const { network } = await start(runOf({ ports: [published(31_001)] }));
+    await expectAnswers(LOOPBACK, 31_001);
+    expect(await answers('127.0.0.1', 31_001)).toBe(false);
     const neighbour = await start(runOf(OPEN));
     for (const to of [LOOPBACK, MACHINE, network.guest.address, network.guest.gateway])
-      for (const port of [23_001, 80]) {
+      for (const port of [31_001, 80]) {
         const attempt = { protocol: 'tcp', to, port, wait: 1_000 } as const;
         // It listens on port 80 of its own loopback addresses.
         if (to === LOOPBACK && port === 80) continue;
         expect(await neighbour.peer.try(attempt), `${to}:${port}`).not.toBe('reached');
       }
-    expect(await outside(MACHINE, 23_001)).not.toBe('reached');
+    expect(await outside(MACHINE, 31_001)).not.toBe('reached');
     // Another machine of the link sends to the loopback address of this one.
     sh(
       `echo 1 >/proc/sys/net/ipv4/conf/eth0/route_localnet
@@ -109,7 +109,7 @@ describeNetns('published ports of virtual machines', () => {
       world.namespace,
     );
     try {
-      expect(await outside(LOOPBACK, 23_001, BEHIND)).not.toBe('reached');
+      expect(await outside(LOOPBACK, 31_001, BEHIND)).not.toBe('reached');
     } finally {
       sh(
         `ip route del ${LOOPBACK}; ip route add local 127.0.0.0/8 dev lo table local src 127.0.0.1`,
@@ -122,34 +122,34 @@ describeNetns('published ports of virtual machines', () => {
     const from = (cidr: string): Partial<RunSpec> => ({
       networkPolicy: { rules: [{ direction: 'ingress', destination: { cidr }, action: 'allow' }] },
     });
-    await start(runOf({ ...from(`${BEHIND}/32`), ports: [published(23_002, { host_bind: MACHINE })] }));
-    await start(runOf({ ...from(`${PUBLIC}/32`), ports: [published(23_003, { host_bind: '0.0.0.0' })] }));
+    await start(runOf({ ...from(`${BEHIND}/32`), ports: [published(31_002, { host_bind: MACHINE })] }));
+    await start(runOf({ ...from(`${PUBLIC}/32`), ports: [published(31_003, { host_bind: '0.0.0.0' })] }));
     await until(
-      async () => outside(MACHINE, 23_002, BEHIND),
+      async () => outside(MACHINE, 31_002, BEHIND),
       (outcome) => outcome === 'reached',
     );
-    expect(await outside(MACHINE, 23_002, PUBLIC)).not.toBe('reached');
+    expect(await outside(MACHINE, 31_002, PUBLIC)).not.toBe('reached');
     await until(
-      async () => outside(MACHINE, 23_003, PUBLIC),
+      async () => outside(MACHINE, 31_003, PUBLIC),
       (outcome) => outcome === 'reached',
     );
-    expect(await outside(MACHINE, 23_003, BEHIND)).not.toBe('reached');
+    expect(await outside(MACHINE, 31_003, BEHIND)).not.toBe('reached');
     // The machine itself is no allowed source.
     for (const [address, port] of [
-      [MACHINE, 23_002],
-      [LOOPBACK, 23_003],
+      [MACHINE, 31_002],
+      [LOOPBACK, 31_003],
     ] as const)
       expect(await answers(address, port)).toBe(false);
   });
 
   test('carry UDP, also of a client that sends on while the sandbox starts again', async () => {
-    const ports = [published(23_004, { protocol: 'udp' })];
+    const ports = [published(31_004, { protocol: 'udp' })];
     const run = runOf({ ports });
     await start(run);
     const socket = createSocket('udp4').on('error', () => undefined);
     let count = 0;
     socket.on('message', () => (count += 1));
-    const asking = setInterval(() => socket.send('?', 23_004, LOOPBACK), 50);
+    const asking = setInterval(() => socket.send('?', 31_004, LOOPBACK), 50);
     const answered = async (after: number): Promise<unknown> =>
       until(
         async () => count,
@@ -171,29 +171,29 @@ describeNetns('published ports of virtual machines', () => {
 
   test('fail the start with the reason while another program has one', async () => {
     const program = createServer();
-    program.listen(23_005, LOOPBACK);
+    program.listen(31_005, LOOPBACK);
     await once(program, 'listening');
-    const run = runOf({ ports: [published(23_005)] });
+    const run = runOf({ ports: [published(31_005)] });
     await expect(networks.make(run)).rejects.toThrow(
-      `another program of the machine has the port ${LOOPBACK}:23005 of network.ports`,
+      `another program of the machine has the port ${LOOPBACK}:31005 of network.ports`,
     );
     program.close();
     await once(program, 'close');
     await start(run);
-    await expectAnswers(LOOPBACK, 23_005);
-    const away = runOf({ ports: [published(23_006, { host_bind: '45.14.250.77' })] });
+    await expectAnswers(LOOPBACK, 31_005);
+    const away = runOf({ ports: [published(31_006, { host_bind: '45.14.250.77' })] });
     await expect(networks.make(away)).rejects.toThrow('does not have an address of network.ports');
-    const ipv6 = runOf({ ports: [published(23_006, { host_bind: '::1' })] });
+    const ipv6 = runOf({ ports: [published(31_006, { host_bind: '::1' })] });
     await expect(networks.make(ipv6)).rejects.toThrow('no port on an IPv6 address');
-  }, 30_000);
+  });
 
   test('stay open without the service, are adopted by the next one, and close with the sandbox', async () => {
-    const run = runOf({ ports: [published(23_007)] });
+    const run = runOf({ ports: [published(31_007)] });
     const { network } = await start(run);
-    await expectAnswers(LOOPBACK, 23_007);
+    await expectAnswers(LOOPBACK, 31_007);
     const keeper = spawn('cat', [], { stdio: ['pipe', 'ignore', 'inherit', 'ignore', network.namespace] });
     await networks.close();
-    await expectAnswers(LOOPBACK, 23_007);
+    await expectAnswers(LOOPBACK, 31_007);
     networks = await VmNetworks.open(options);
     networks.takeOver({ valid: true });
     const { orgId, sandboxId } = run;
@@ -202,11 +202,11 @@ describeNetns('published ports of virtual machines', () => {
     await networks.note([adopted], performance.now());
     // The rules of the machine are written again.
     await start(runOf({}));
-    await expectAnswers(LOOPBACK, 23_007);
+    await expectAnswers(LOOPBACK, 31_007);
     await endOf(keeper);
     await networks.note([], performance.now());
-    expect(await answers(LOOPBACK, 23_007)).toBe(false);
-    expect(sh(`nft list table inet ${hostRulesOf(options.instanceId).table}`)).not.toContain('23007');
+    expect(await answers(LOOPBACK, 31_007)).toBe(false);
+    expect(sh(`nft list table inet ${hostRulesOf(options.instanceId).table}`)).not.toContain('31007');
   });
 });
 

@@ -58,14 +58,14 @@ describeSupervisor('the supervisor of a virtual machine', () => {
   test('keeps other programs from the published ports of the run, until it ends', async () => {
     const port = (protocol: 'tcp' | 'udp') => ({
       guest_port: 1,
-      host_port: 23_010,
+      host_port: 31_010,
       host_bind: '127.0.0.2',
       protocol,
     });
     const vm = begin(`${READY} read -r word <&7`, { ports: [port('tcp'), port('udp')] });
     await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
     for (const protocol of ['tcp', 'udp'] as const)
-      expect(await bindError(protocol, 23_010), protocol).toBe('EADDRINUSE');
+      expect(await bindError(protocol, 31_010), protocol).toBe('EADDRINUSE');
     // Another supervisor ends at once.
     const second = begin(READY, { ports: [port('udp')] });
     await second.ended;
@@ -73,7 +73,7 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     await requestStop(vm.places.run, 0);
     await vm.ended;
     for (const protocol of ['tcp', 'udp'] as const)
-      expect(await bindError(protocol, 23_010), protocol).toBeUndefined();
+      expect(await bindError(protocol, 31_010), protocol).toBeUndefined();
   });
 
   test('keeps the record of a run: its start, its command, its exit, its end', async () => {
@@ -413,7 +413,10 @@ describeSupervisor('the supervisor of a virtual machine', () => {
       (text) => text.includes('"cont"'),
     );
     expect(console).toContain('getfd');
-    expect(readdirSync(vm.places.run)).not.toContain('memory');
+    await until(
+      async () => Promise.resolve(readdirSync(vm.places.run)),
+      (files) => !files.includes('memory'),
+    );
     const record = (await vm.record())!;
     expect([record.end, record.savedBytes, isAlive(record)]).toEqual([undefined, undefined, true]);
   });
@@ -431,14 +434,17 @@ describeSupervisor('the supervisor of a virtual machine', () => {
       saved: undefined,
     };
     expect(await holdingOf({ ...held, isAlive: true })).toMatchObject({ state: 'running', finishedAt: null });
-    const killedAt = microsOf(now());
     process.kill(record.supervisor.pid, 'SIGKILL');
+    const killedAt = microsOf(now());
     await until(
       async () => isAlive(record),
       (alive) => !alive,
       30_000,
     );
-    expect(existsSync(`/proc/${record.monitor!.pid}/cwd`)).toBe(false);
+    await until(
+      async () => Promise.resolve(existsSync(`/proc/${record.monitor!.pid}/cwd`)),
+      (exists) => !exists,
+    );
     const holding = await holdingOf({ ...held, isAlive: false });
     expect(holding).toMatchObject({ state: 'exited', exit: { code: 137, outOfMemory: false } });
     const finishedAt = microsOf(holding.finishedAt!);

@@ -108,7 +108,7 @@ describeMicrovm('the authorities that a virtual machine trusts', () => {
       );
       expect(text.split(certificate), what).toHaveLength(3);
     }
-  }, 300_000);
+  }, 900_000);
 });
 
 function subjectsIn(pem: string): string[] {

@@ -58,7 +58,7 @@ describeMicrovm('the network of a virtual machine', () => {
     const inside = async (id: string, script: string): Promise<string> =>
       shInside(opened.get(id)!.guest, script);
     const reach = async (id: string, address: string): Promise<string> =>
-      inside(id, `nc -w 3 ${address} 80 </dev/null || echo closed`);
+      inside(id, `nc -w 60 ${address} 80 </dev/null || echo closed`);
 
     test('has the interface of the specification, its policy, and no neighbours', async () => {
       const mac = [2, 0, 0, 0, 0, 0x77];

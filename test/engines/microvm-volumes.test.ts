@@ -213,7 +213,10 @@ describeMicrovm('volumes of virtual machines', () => {
     );
     await untilStatus(client, id, 'failed');
     expect(isAlive((await readRecord(places(id)))!)).toBe(false);
-    expect(readdirSync(places(id).run).filter((name) => name.includes('share'))).toEqual([]);
+    await until(
+      async () => Promise.resolve(readdirSync(places(id).run).filter((name) => name.includes('share'))),
+      (left) => left.length === 0,
+    );
   });
 
   test('are refused by their field, where a sandbox could not have them', async () => {
