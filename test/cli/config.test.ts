@@ -128,4 +128,4 @@ test('serve takes its options from the file in a data directory that has nothing
   await expectReachable(address, first_key.key);
   serving.child.kill('SIGTERM');
   expect(await serving.ended).toMatchObject({ code: 0, err: '' });
-}, 120_000);
+});

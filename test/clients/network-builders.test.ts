@@ -31,7 +31,7 @@ for (const [index, { title, client: sdk, run, stored }] of NETWORK_PROGRAMS.entr
   const reason = whyMissing(sdk);
   if (reason !== undefined) test.skip(`${title} — SKIPPED: ${reason}`);
   else {
-    test.concurrent(`${title} is stored as it was asked for`, { timeout: 120_000 }, async () => {
+    test.concurrent(`${title} is stored as it was asked for`, async () => {
       const name = `network-${index}`;
       const result = await runRow({ client: sdk, run: run.replace('NAME', name) }, env());
       expect(result).toEqual({ exit: 0, text: '' });

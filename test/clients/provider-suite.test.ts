@@ -101,7 +101,7 @@ if (npm.missing !== undefined && !isRequired) {
         code: 0,
         stdout: 'started\n',
       });
-      expect(await processes()).toContain('sleep 91');
+      await until(processes, (text) => text.includes('sleep 91'));
       const limited = sandbox.execWith('sh', (e: any) => e.args(['-c', 'sleep 92; echo late']).timeout(500));
       await expect(limited).rejects.toThrow(/timed out/);
       await until(processes, (text) => !text.includes('sleep 92'), 30_000);
@@ -185,7 +185,10 @@ if (npm.missing !== undefined && !isRequired) {
         (count) => count < before.descriptors + 2 * AT_ONCE,
         30_000,
       );
-      expect((await agentFiles(id)).length).toBeLessThan(20);
+      await until(
+        async () => (await agentFiles(id)).length,
+        (count) => count < 20,
+      );
     });
   });
 }

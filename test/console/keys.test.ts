@@ -66,7 +66,7 @@ describeBrowser('the page Keys', () => {
     expect([await statusWith(secret), await statusWith(made.key)]).toEqual([200, 200]);
     await shown.getByRole('button', { name: 'I have stored it' }).click();
     const countdown = page.getByRole('row', { name: 'deploy' }).getByRole('timer');
-    expect(await countdown.textContent()).toMatch(/^23 h 59 min$|^1 d$/);
+    expect(await countdown.textContent()).toMatch(/^23 h 5\d min$|^1 d$/);
     await page.getByRole('button', { name: 'Rotate deploy' }).click();
     await dialog.getByLabel('Overlap').selectOption('none: it ends at once');
     await dialog.getByRole('button', { name: 'Rotate' }).click();

@@ -87,6 +87,7 @@ describeBrowser('the page Sandboxes', () => {
     await page.getByRole('link', { name: 'web-2' }).waitFor({ state: 'detached' });
     await page.keyboard.press('Escape');
     await page.getByRole('columnheader', { name: 'Name' }).getByRole('button').click();
+    await page.waitForURL((url) => url.searchParams.has('sort'));
     const { searchParams } = new URL(page.url());
     expect(Object.fromEntries(searchParams)).toEqual({
       name_contains: 'EB-',

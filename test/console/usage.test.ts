@@ -89,7 +89,9 @@ describeBrowser('the page Usage', () => {
       ['without team', '1', '450.005'],
     ]);
     await page.getByRole('button', { name: /^2 =1\+1/ }).click();
-    expect((await tableOf(page, 'CPU in vCPU-hours, by day'))[0]).toEqual(['UTC day', HOSTILE, 'Sum']);
+    await expect
+      .poll(async () => (await tableOf(page, 'CPU in vCPU-hours, by day'))[0])
+      .toEqual(['UTC day', HOSTILE, 'Sum']);
     expect(new URL(page.url()).searchParams.get('only')).toBe(HOSTILE);
     await page.getByRole('button', { name: 'Memory' }).click();
     const memory = await tableOf(page, 'Memory in GiB-hours, by day');

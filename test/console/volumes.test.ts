@@ -93,13 +93,13 @@ describeBrowser('the pages of volumes', () => {
     await expectPresentable(page, 'volume-long-folder');
     await page.keyboard.press('End');
     await page.getByText(name(1_199)).waitFor();
-    expect(await page.getByText(name(0), { exact: true }).count()).toBe(0);
+    await expect.poll(() => page.getByText(name(0), { exact: true }).count()).toBe(0);
     expect(await page.getByRole('row', { name: name(1_199) }).getAttribute('aria-rowindex')).toBe('1201');
     await page.keyboard.press('Home');
     await page.getByText(name(0), { exact: true }).waitFor();
     await page.getByLabel('Name contains').fill('077');
     await page.getByText('12 of 1,200').waitFor();
-    expect(await table.getByRole('row').count()).toBe(13);
+    await expect.poll(() => table.getByRole('row').count()).toBe(13);
     await page.getByLabel('Name contains').fill('.md');
     await page.getByText('No name contains this').waitFor();
   });

@@ -15,7 +15,7 @@ const TAG = 'sandkeep-test:image';
 const SYSTEMD = 'sandkeep-test:systemd';
 const POSTGRES = 'sandkeep-test:postgres';
 const MAX_BYTES = 400_000_000;
-const GRACE_SECS = 30;
+const GRACE_SECS = 90;
 /** Each look starts a program. */
 const LOOK_MS = 300;
 const PASSWORD = 'a1b2c3d4e5f6';
