@@ -151,7 +151,7 @@ describeDocker('neighbours on a bridge', () => {
 
     test('a guest sends and receives no raw packet, so it can neither sniff nor answer for others', async () => {
       const { v4, mac } = hosts['listener']!;
-      const told = sh(`busybox arping -I eth0 -c 1 -w 60 ${v4}`, hosts['control']!.namespace);
+      const told = sh(`busybox arping -f -I eth0 -c 60 -w 60 ${v4}`, hosts['control']!.namespace);
       expect(told.toLowerCase()).toContain(mac);
       const ask = `busybox arping -I eth0 -c 1 -w 2 ${hosts['usual']!.v4}`;
       for (const command of [ask, `busybox unshare -Ur ${ask}`]) {
