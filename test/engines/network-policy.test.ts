@@ -401,7 +401,7 @@ describeNetns('the rules in the kernel', () => {
   test('pass pings by the rules for their protocol', () => {
     const ping = (to: string, isAllowed: boolean, from = GUEST) => {
       try {
-        // One that is not allowed waits for nothing.
+        // A ping that is refused waits for nothing.
         sh(`busybox ping -c 1 -W ${isAllowed ? 60 : 1} ${to}`, from);
         return true;
       } catch {
