@@ -14,7 +14,9 @@ import { startTestService, type TestService } from '../support/service.js';
 const MBITS = 8;
 const BYTES_PER_SECOND = 1_000_000;
 const WATCHED_MS = 6_000;
-const LOOPBACK_MS = 60_000;
+/** After the burst. */
+const GOING_ON_BYTES = 2_000_000;
+const LOOPBACK_MS = 120_000;
 
 /** The most bytes that the rules let through in this time. The kernel adds those of a second to the burst. */
 const mostBytes = (seconds: number) => BANDWIDTH.burstBytes + BYTES_PER_SECOND * (seconds + 1);
@@ -116,21 +118,23 @@ describeDocker('the bandwidth of docker sandboxes', () => {
         const begun = performance.now();
         const arrived = await peer.begin(id, way);
         const before = await until(arrived, (bytes) => bytes > BANDWIDTH.burstBytes);
-        const watched = performance.now();
         await sleep(WATCHED_MS);
         const after = await arrived();
         const now = performance.now();
-        peer.endTransfers();
         expect(after).toBeLessThanOrEqual(mostBytes((now - begun) / 1_000));
-        expect((after - before) / ((now - watched) / 1_000)).toBeGreaterThan(BYTES_PER_SECOND / 3);
+        // It goes on, however slow the machine is.
+        await until(arrived, (bytes) => bytes > before + GOING_ON_BYTES);
+        peer.endTransfers();
       },
     );
 
     test('does not count what a sandbox sends to itself', async () => {
-      const server = 'busybox nc -l -p 9 -e /bin/busybox cat & sleep 1';
+      const server = 'busybox nc -l -p 9 -e /bin/busybox cat &';
+      const listens = 'until busybox grep -q ":0009 .* 0A " /proc/net/tcp /proc/net/tcp6; do sleep 0.1; done';
       const echoed = `head -c ${UNLIMITED_BYTES} /dev/zero | busybox nc 127.0.0.1 9 | busybox wc -c`;
       const begun = performance.now();
-      expect(Number.parseInt(await execIn(id, 'sh', '-c', `${server}; ${echoed}`), 10)).toBe(UNLIMITED_BYTES);
+      const counted = await execIn(id, 'sh', '-c', `${server} ${listens}; ${echoed}`);
+      expect(Number.parseInt(counted, 10)).toBe(UNLIMITED_BYTES);
       expect(performance.now() - begun).toBeLessThan(LOOPBACK_MS);
     });
 

@@ -3,14 +3,15 @@ import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { end, networkOf, pidOf, startWith } from '../support/docker-network.js';
-import { answers } from '../support/tcp-answers.js';
+import { expectAnswers } from '../support/tcp-answers.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage } from '../support/docker.js';
 import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
+import { until } from '../support/polling.js';
 import type { TestService } from '../support/service.js';
 
 const PORT = 5353;
 const WAIT_MS = 700;
-const SUBNET = '10.204.7';
+const SUBNET = '10.206.7';
 
 interface Host {
   namespace: string;
@@ -36,7 +37,12 @@ describeDocker('neighbours on a bridge', () => {
     async function enter(name: string, pid: number, v4: string, v6: string): Promise<void> {
       const namespace = `sk-${unique}-${name}`;
       sh(`ip netns attach ${namespace} ${pid}`);
-      const link = sh('ip -6 addr show dev eth0; ip link show dev eth0', namespace);
+      // The kernel gives an interface its address of the link a moment after the interface is up. The address is
+      // tentative until no neighbour has it.
+      const link = await until(
+        async () => Promise.resolve(sh('ip -6 addr show dev eth0; ip link show dev eth0', namespace)),
+        (text) => /inet6 fe80::/.test(text) && !text.includes('tentative'),
+      );
       const linkLocal = /inet6 (fe80::[0-9a-f:]+)/.exec(link)![1]!;
       const mac = /link\/ether ([0-9a-f:]+)/.exec(link)![1]!;
       hosts[name] = { namespace, peer: await NetnsPeer.start(namespace, [PORT]), v4, v6, linkLocal, mac };
@@ -82,7 +88,7 @@ describeDocker('neighbours on a bridge', () => {
       await startSandbox(attacker, 'attacker', open);
       await startSandbox(victim, 'usual');
       await startSandbox(victim, 'open', open);
-    }, 120_000);
+    });
     afterAll(async () => {
       for (const { peer, namespace } of Object.values(hosts)) {
         await peer.stop();
@@ -95,7 +101,7 @@ describeDocker('neighbours on a bridge', () => {
       }
       await end(service, attacker);
       await network.remove();
-    }, 120_000);
+    });
 
     const from = (name: string) => hosts[name]!.peer;
 
@@ -110,10 +116,13 @@ describeDocker('neighbours on a bridge', () => {
     }
 
     test('sandboxes of two organizations reach each other by no address, and plain containers do', async () => {
-      expect(await ways('control', 'listener')).toBe(6);
+      await until(
+        () => ways('control', 'listener'),
+        (count) => count === 6,
+      );
       for (const target of ['usual', 'open']) {
         // Its listener is there: the machine reaches it.
-        expect([target, await answers(hosts[target]!.v4, PORT)]).toEqual([target, true]);
+        await expectAnswers(hosts[target]!.v4, PORT);
         expect([target, await ways('attacker', target)]).toEqual([target, 0]);
         expect([target, await ways('control', target)]).toEqual([target, 0]);
       }
@@ -125,8 +134,10 @@ describeDocker('neighbours on a bridge', () => {
       for (const to of groups) {
         const ask = { protocol: 'group', to, port: PORT, wait: WAIT_MS } as const;
         const { v4, linkLocal } = hosts['listener']!;
-        const heard = (await from('control').try(ask)).split(' ');
-        expect(heard, to).toContain(to.includes(':') ? linkLocal : v4);
+        const heard = await until(
+          async () => (await from('control').try(ask)).split(' '),
+          (found) => found.includes(to.includes(':') ? linkLocal : v4),
+        );
         for (const name of ['attacker', 'usual', 'open']) {
           expect([hosts[name]!.v4, hosts[name]!.linkLocal].filter((own) => heard.includes(own))).toEqual([]);
         }
@@ -140,7 +151,7 @@ describeDocker('neighbours on a bridge', () => {
 
     test('a guest sends and receives no raw packet, so it can neither sniff nor answer for others', async () => {
       const { v4, mac } = hosts['listener']!;
-      const told = sh(`busybox arping -I eth0 -c 1 -w 2 ${v4}`, hosts['control']!.namespace);
+      const told = sh(`busybox arping -f -I eth0 -c 60 -w 60 ${v4}`, hosts['control']!.namespace);
       expect(told.toLowerCase()).toContain(mac);
       const ask = `busybox arping -I eth0 -c 1 -w 2 ${hosts['usual']!.v4}`;
       for (const command of [ask, `busybox unshare -Ur ${ask}`]) {

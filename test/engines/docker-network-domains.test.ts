@@ -56,6 +56,11 @@ console.log(JSON.stringify({ names, outcomes }));
 process.exit(0);
 `;
 
+interface Outcome {
+  names: Record<string, boolean>;
+  outcomes: boolean[];
+}
+
 describeDocker('rules by domain', () => {
   describeNetns('with the firewall tools', () => {
     let packages: Packages;
@@ -187,8 +192,14 @@ describeDocker('rules by domain', () => {
         const head = (host) => 'GET / HTTP/1.1\\r\\nHost: ' + host + '\\r\\n\\r\\n';
         socket.write(head('api.test') + head('neighbour.test'));
         socket.on('data', (data) => console.log(String(data))).on('error', () => process.exit());
-        setTimeout(() => socket.write(head('neighbour.test')), 300);
-        setTimeout(() => process.exit(), 800);
+        let text = '';
+        socket.on('data', (data) => {
+          text += data;
+          if (!text.includes('hello from api.test')) return;
+          setTimeout(() => socket.write(head('neighbour.test')), 300);
+          setTimeout(() => process.exit(), 1_500);
+        });
+        setTimeout(() => process.exit(), 60_000);
       `);
       expect(second).toContain('hello from api.test');
       expect(second).not.toContain('hello from neighbour.test');
@@ -209,8 +220,7 @@ describeDocker('rules by domain', () => {
         code: 'network_policy_denied',
         domain: 'neighbour.test',
       });
-      const denied = await service.denied(id);
-      expect(denied.some(({ name }) => name === 'neighbour.test')).toBe(true);
+      await service.untilDenied(id, ({ name }) => name === 'neighbour.test');
     });
 
     test('refuse a denied name, and say so', async () => {
@@ -232,8 +242,7 @@ describeDocker('rules by domain', () => {
         v6: 'ENODATA',
       });
       for (const name of ['private', 'loopback']) expect(lines[`${name}.rebind.test`]).toMatch(/^E[A-Z]+$/);
-      const denied = await service.denied(id);
-      expect(denied.map(({ name }) => name)).toEqual(expect.arrayContaining(['denied.suffix.test']));
+      await service.untilDenied(id, ({ name }) => name === 'denied.suffix.test');
     });
 
     test('leave no way around the names', async () => {
@@ -243,7 +252,7 @@ describeDocker('rules by domain', () => {
         import { lookup, Resolver } from 'node:dns/promises';
         import { createSocket } from 'node:dgram';
         import { connect } from 'node:net';
-        const resolver = new Resolver({ timeout: 1_000, tries: 1 });
+        const resolver = new Resolver({ timeout: 30_000, tries: 1 });
         resolver.setServers(['${internet.resolver}']);
         console.log('another resolver', await resolver.resolve4('api.test').catch(({ code }) => code));
         const known = await lookup('api.test').then(({ address }) => address);
@@ -252,7 +261,8 @@ describeDocker('rules by domain', () => {
           const answered = await new Promise((resolve) => {
             socket.on('message', () => resolve('answered')).on('error', () => resolve('refused'));
             socket.send('x', port, address, (error) => error && resolve('refused'));
-            setTimeout(resolve, 300, 'silent');
+            // The last attempt gets an answer.
+            setTimeout(resolve, port === 7 && address === known ? 60_000 : 300, 'silent');
           });
           socket.close();
           console.log('udp', port, address, answered);
@@ -289,10 +299,19 @@ describeDocker('rules by domain', () => {
         const other = await service.create(`over-https-${strict}`, { policy: { rules }, strict });
         await internet.questions();
         await internet.requests();
-        for (const name of ['api.test', 'neighbour.test'])
-          expect(await service.sh(other, `${ask} https://${name}/`)).not.toContain('hello');
-        const [questions, requests] = [await internet.questions(), await internet.requests()];
-        expect(questions).toEqual(expect.arrayContaining(['A api.test https', 'A neighbour.test https']));
+        for (const name of ['api.test', 'neighbour.test']) {
+          const questions: string[] = [];
+          // The limit of time may end one before it has asked.
+          await until(
+            async () => {
+              expect(await service.sh(other, `${ask} https://${name}/`)).not.toContain('hello');
+              questions.push(...(await internet.questions()));
+              return questions;
+            },
+            (found) => found.includes(`A ${name} https`),
+          );
+        }
+        const requests = await internet.requests();
         expect(new Set(requests.map(({ host }) => host))).toEqual(new Set(['resolver.test']));
         // The same name, resolved by the gateway.
         expect(await service.sh(other, 'curl -sSk https://api.test/')).toContain(hello);
@@ -304,17 +323,23 @@ describeDocker('rules by domain', () => {
         import { connect } from 'node:net';
         import { lookup } from 'node:dns/promises';
         import { setTimeout as sleep } from 'node:timers/promises';
-        const echo = (socket) => new Promise((resolve) => {
+        const echo = (socket, millis) => new Promise((resolve) => {
           socket.once('data', () => resolve('echo')).once('error', ({ code }) => resolve(code));
-          setTimeout(resolve, 2_000, 'silent').unref();
+          setTimeout(resolve, millis, 'silent').unref();
           socket.write('\\0');
         });
-        const { address } = await lookup('short.test');
-        const open = connect(7, address);
-        console.log('first', await echo(open));
+        let address, open, first;
+        // On a busy machine the lifetime of one second may end before the connection.
+        for (const until = Date.now() + 120_000; first !== 'echo' && Date.now() < until;) {
+          open?.destroy();
+          ({ address } = await lookup('short.test'));
+          open = connect(7, address).on('error', () => undefined);
+          first = await echo(open, 10_000);
+        }
+        console.log('first', first);
         await sleep(2_500);
-        console.log('open', await echo(open));
-        console.log('later', await echo(connect(7, address)));
+        console.log('open', await echo(open, 60_000));
+        console.log('later', await echo(connect(7, address), 2_000));
         process.exit(0);
       `);
       expect(outcome.split('\n').slice(0, 2)).toEqual(['first echo', 'open echo']);
@@ -335,7 +360,8 @@ describeDocker('rules by domain', () => {
       const direct = `curl -sSk -m 5 --resolve neighbour.test:443:${SHARED} https://neighbour.test/`;
       expect(await service.sh(loose, direct)).not.toContain('hello');
       expect(await service.sh(loose, 'curl -sSk https://api.test/')).toContain(hello);
-      expect(await service.sh(loose, direct)).toContain('hello from neighbour.test');
+      const patient = direct.replace('-m 5', '-m 100');
+      expect(await service.sh(loose, patient)).toContain('hello from neighbour.test');
     });
 
     test('pass what an independent model says, for random policies', async () => {
@@ -348,25 +374,37 @@ describeDocker('rules by domain', () => {
           const { policy, strict, resolved, tries } = cases[index]!;
           const id = await service.create(`random-${index}`, { policy, strict });
           const task = JSON.stringify({ resolved, tries });
-          const output = await service.sh(
-            id,
-            `TASK='${task}' node --input-type=module -e "${PROGRAM.replaceAll(/["$\\]/g, '\\$&')}"`,
-          );
-          const { names, outcomes } = JSON.parse(output);
+          const ask = async (): Promise<Outcome> => {
+            const program = PROGRAM.replaceAll(/["$\\]/g, '\\$&');
+            return JSON.parse(
+              await service.sh(id, `TASK='${task}' node --input-type=module -e "${program}"`),
+            );
+          };
           const expectedNames = Object.fromEntries(resolved.map((name) => [name, resolves(policy, name)]));
           const context = JSON.stringify({ seed, policy, strict, resolved });
-          expect(names, context).toEqual(expectedNames);
           const known = new Map<string, string[]>();
-          for (const name of resolved.filter((each) => names[each])) {
+          for (const name of resolved.filter((each) => expectedNames[each])) {
             const address = `45.13.${NUMBER}.${NAMES[name]}`;
             known.set(address, [...(known.get(address) ?? []), name]);
           }
-          const told = tries.map((attempt, position) => ({ ...attempt, passes: outcomes[position] }));
           const expected = tries.map((attempt) => ({
             ...attempt,
             passes: passes(policy, strict, known, attempt),
           }));
-          expect(told, context).toEqual(expected);
+          // Late answers of a busy machine are asked for again. A forbidden attempt never passes.
+          await until(ask, ({ names, outcomes }) => {
+            const told = tries.map((attempt, position) => ({ ...attempt, passes: outcomes[position]! }));
+            const isLate = told.some((each, position) => !each.passes && expected[position]!.passes);
+            const isLateName = resolved.some((name) => !names[name] && expectedNames[name]);
+            if (isLate || isLateName) {
+              for (const [position, { passes: passed }] of expected.entries())
+                if (!passed) expect(told[position], context).toEqual(expected[position]);
+              return false;
+            }
+            expect(names, context).toEqual(expectedNames);
+            expect(told, context).toEqual(expected);
+            return true;
+          });
           await service.client.delete(`/v1/sandboxes/${id}`);
         }
       };

@@ -12,7 +12,7 @@ import {
   type PrivateRegistry,
 } from '../support/private-registry.js';
 import { startTestService, type TestService } from '../support/service.js';
-import { untilStatus } from '../support/polling.js';
+import { until, untilStatus } from '../support/polling.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
@@ -67,11 +67,12 @@ describeDocker('runs of docker sandboxes', () => {
     const [a, b] = await Promise.all(
       ['a', 'b'].map((name) => client.post('/v1/sandboxes', request(name, sleeps), running)),
     );
-    const waits = await client.post('/v1/sandboxes', request('waits', sleeps), {
-      ...running,
-      wait_timeout: 1,
-    });
-    expect([waits.body.status, waits.body.status_reason]).toEqual(['starting', 'insufficient_capacity']);
+    const waits = await client.post('/v1/sandboxes', request('waits', sleeps), { start: true });
+    const { body: waiting } = await until(
+      () => client.get(`/v1/sandboxes/${waits.body.id}`),
+      ({ body }) => body.status_reason === 'insufficient_capacity',
+    );
+    expect(waiting.status).toBe('starting');
     await client.delete(`/v1/sandboxes/${a!.body.id}`);
     await untilStatus(client, waits.body.id, 'running', 15_000);
     for (const { body } of [b!, waits]) await client.delete(`/v1/sandboxes/${body.id}`);

@@ -39,6 +39,7 @@ describeDocker('starts on one engine', () => {
       ),
     );
     const { body } = await late.post('/v1/sandboxes', request('late'), { start: true });
+    const posted = new Date();
     await untilStatus(late, body.id, 'running', 20_000);
     for (const { body: each } of many) await untilStatus(busy, each.id, 'running', 20_000);
     const held = (await service.runtime.list()).toSorted((a, b) => (a.startedAt! < b.startedAt! ? -1 : 1));
@@ -46,8 +47,10 @@ describeDocker('starts on one engine', () => {
       0,
       held.findIndex(({ sandboxId }) => sandboxId === body.id),
     );
+    // A slow machine starts some before it takes the last request.
+    const between = before.filter(({ startedAt }) => new Date(startedAt!) > posted);
     expect(held).toHaveLength(STARTS + 1);
     // Some were under way, and some ended between.
-    expect(before.length).toBeLessThan(STARTS - 4);
+    expect(between.length).toBeLessThan(STARTS - 6);
   });
 });
