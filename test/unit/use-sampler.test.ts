@@ -14,7 +14,10 @@ function subjectOf(sandboxId: string, more: Partial<Subject> = {}): Subject {
 function makeSampler() {
   const calls: string[][] = [];
   const state = {
-    ...{ now: START, walks: 0, walked: undefined as number | undefined, broken: false },
+    now: START,
+    walks: 0,
+    walked: undefined as number | undefined,
+    broken: false,
     answer: undefined as Promise<void> | undefined,
   };
   const activity = async (ids: readonly string[]) => {
