@@ -172,7 +172,7 @@ test('a read whose connection ends in progress is answered 503, and the next rea
 });
 
 test('a connection without answers for too long is closed, and new ones open', async () => {
-  reads = openReads(service.database, true, () => undefined, { silenceMs: 300, lookEveryMs: 50 });
+  reads = openReads(service.database, true, () => undefined, { silenceMs: 3_000, lookEveryMs: 200 });
   opened.push(reads);
   const orgId = anyOrg();
   expect(await seenBy(orgId)).toEqual([orgId]);
@@ -212,8 +212,13 @@ test('a locked table delays reads briefly: they answer 503, and succeed once it 
     const answers = await first.finally(() => clearInterval(cancels));
     expect(answers).toEqual(answers.map(() => refused));
   });
-  expect((await ask('/v1/sandboxes'))[0]).toBe(200);
-  expect((await ask('/v1/events'))[0]).toBe(200);
+  // The last cancellation may still arrive, and a busy machine may take longer than a short read has.
+  for (const path of ['/v1/sandboxes', '/v1/events']) {
+    await until(
+      () => ask(path),
+      ([status]) => status === 200,
+    );
+  }
 });
 
 test.each([
