@@ -107,6 +107,8 @@ describeDocker('kill -9 of a service that wakes a sandbox', () => {
       const browser = await launchBrowser();
       try {
         const page = await browser.newPage();
+        // A start takes longer than the default of 30 seconds while other tests run.
+        page.setDefaultTimeout(120_000);
         await page.goto(link.url);
         await page.getByText('hello').waitFor();
       } finally {

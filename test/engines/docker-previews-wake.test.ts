@@ -185,10 +185,12 @@ describeDocker('a sandbox that wakes on request', () => {
       const browser = await launch();
       try {
         const page = await browser.newPage();
+        // A start takes longer than the default of 30 seconds while other tests run.
+        page.setDefaultTimeout(120_000);
         const shown = await page.goto(`${hosts.originOf({ port: 8000, sandboxId: id })}/`);
         expect([shown!.status(), await page.title()]).toEqual([503, 'The sandbox is starting']);
         // On a busy machine the first request of the page, of 20 seconds, may end before the start.
-        await page.getByText('hello').waitFor({ timeout: 120_000 });
+        await page.getByText('hello').waitFor();
       } finally {
         await browser.close();
       }
