@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 
-/** The kernel gives none of these ports to a connection. */
+/** Below the ports that Linux gives to connections: 32,768 to 60,999, unless `net.ipv4.ip_local_port_range` differs. */
 const LOWEST = 12_000;
 const COUNT = 6_000;
 const given = new Set<number>();
