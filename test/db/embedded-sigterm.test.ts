@@ -2,7 +2,6 @@ import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type pg from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { sleep } from '../../src/lib/sleep.js';
 import {
   call,
   cleanUp,
@@ -46,7 +45,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
       });
       const blocked = await blockedWrites(client);
       kill('SIGTERM', service.pid);
-      await sleep(300);
+      await untilStopping();
       expect(service.process.exitCode).toBeNull();
       await client.query('commit');
       return [await Promise.all(blocked), await held] as const;
@@ -76,7 +75,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     await inDatabase(dataDir, async (client) => {
       const blocked = await blockedWrites(client, { keepAlive: true });
       kill('SIGTERM', service.pid);
-      await sleep(300);
+      await untilStopping();
       await client.query('commit');
       expect(await Promise.all(blocked)).toEqual([200, 200, 200, 200, 200]);
     });
@@ -87,7 +86,7 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     await inDatabase(dataDir, async (client) => {
       const blocked = await blockedWrites(client);
       kill('SIGTERM', service.pid);
-      await sleep(300);
+      await untilStopping();
       expect(service.process.exitCode).toBeNull();
       kill('SIGTERM', service.pid);
       expect((await service.exited).code).toBe(1);
@@ -97,6 +96,16 @@ describe.skipIf(process.platform !== 'linux')('a service at SIGTERM (the tests n
     });
     await untilStopped(dataDir);
   });
+
+  /** Waits until the service has handled the signal: the kernel merges a second one with one that still waits. */
+  function untilStopping(): Promise<void> {
+    return until('it refuses new requests', () =>
+      call(service, 'GET', '/healthz').then(
+        ({ status }) => status === 503,
+        () => true,
+      ),
+    );
+  }
 
   /** Five requests that wait for the transaction of `client` to end. */
   async function blockedWrites(client: pg.Client, { keepAlive = false } = {}): Promise<Promise<number>[]> {
