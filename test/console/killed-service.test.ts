@@ -9,6 +9,7 @@ import {
   ready,
   type Served,
 } from '../support/processes.js';
+import { freePort } from '../support/free-port.js';
 import { describeBrowser, expectPresentable, launch, newVisitor, signInBrowser } from './browser.js';
 
 describeBrowser('the console beside a service that is killed', () => {
@@ -17,12 +18,15 @@ describeBrowser('the console beside a service that is killed', () => {
   let browser: Browser;
   let service: Served;
 
-  const start = (port: string) => {
-    const fixed = ['--json', '--port', port, '--runtime', 'simulated', '--log-level', 'warn'];
+  /** The next process has the port of the first. No connection takes it in between. */
+  let port: number;
+  const start = () => {
+    const fixed = ['--json', '--port', String(port), '--runtime', 'simulated', '--log-level', 'warn'];
     return ready(launchProgram(['serve', ...fixed, '--data-dir', dataDir]), dataDir);
   };
   beforeAll(async () => {
-    service = await start('0');
+    port = await freePort();
+    service = await start();
     browser = await launch();
   });
   afterAll(async () => {
@@ -48,7 +52,7 @@ describeBrowser('the console beside a service that is killed', () => {
     const banner = page.getByText('The service does not answer. The page shows');
     await banner.waitFor();
     await expectPresentable(page, 'killed');
-    service = await start(new URL(url).port);
+    service = await start();
     await banner.waitFor({ state: 'detached' });
     await page.getByRole('link', { name: 'before' }).waitFor();
     // The stream of events has begun again too.

@@ -1,11 +1,10 @@
 import { Buffer } from 'node:buffer';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Guest, GuestFiles } from '../../../src/guest/guest.js';
+import { freePort } from '../../support/free-port.js';
 import { connectSoon, readAll, sh, TestCommand, TestConnection } from '../../support/guest.js';
 import { until } from '../../support/polling.js';
 import type { GuestTarget } from './target.js';
-
-const freePort = () => 20_000 + Math.floor(Math.random() * 12_000);
 
 export function connectionTests(open: () => Promise<GuestTarget>): void {
   describe('connections', () => {
@@ -27,7 +26,7 @@ export function connectionTests(open: () => Promise<GuestTarget>): void {
       new TestCommand(guest, ['nc', '-l', '-p', `${port}`, '-e', ...program]);
 
     test('carry data both ways, and each way ends on its own', async () => {
-      const port = freePort();
+      const port = await freePort();
       const server = serve(port, 'sh', '-c', 'wc -c; echo still');
       const opened = await connectSoon(guest, port);
       const data = Buffer.alloc(1_500_000, 97);
@@ -40,7 +39,7 @@ export function connectionTests(open: () => Promise<GuestTarget>): void {
     });
 
     test('stay open for input when the other end has sent everything', async () => {
-      const port = freePort();
+      const port = await freePort();
       const server = serve(port, 'sh', '-c', `echo greeting; exec >&-; cat > ${directory}/received`);
       const opened = await connectSoon(guest, port);
       await until(
@@ -55,7 +54,7 @@ export function connectionTests(open: () => Promise<GuestTarget>): void {
     });
 
     test('carry much data to a slow reader', async () => {
-      const port = freePort();
+      const port = await freePort();
       const server = serve(port, 'head', '-c', '8000000', '/dev/zero');
       const opened = await connectSoon(guest, port);
       await opened.saw('ended');
@@ -72,7 +71,7 @@ export function connectionTests(open: () => Promise<GuestTarget>): void {
     });
 
     test('that are reset tell it', async () => {
-      const port = freePort();
+      const port = await freePort();
       const ending = `${directory}/reset`;
       const server = serve(port, 'sh', '-c', `until [ -e ${ending} ]; do sleep 0.1; done`);
       const opened = await connectSoon(guest, port);
@@ -84,7 +83,7 @@ export function connectionTests(open: () => Promise<GuestTarget>): void {
     });
 
     test('end on both sides when they are closed', async () => {
-      const port = freePort();
+      const port = await freePort();
       const server = serve(port, 'sh', '-c', 'cat; echo over >&2');
       const opened = await connectSoon(guest, port);
       opened.connection.close();

@@ -6,11 +6,10 @@ import { buffer } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Guest } from '../../../src/guest/guest.js';
 import { openGuestStream, PortRefusedError } from '../../../src/sandboxes/ports/guest-stream.js';
+import { freePort } from '../../support/free-port.js';
 import { TestCommand } from '../../support/guest.js';
 import { until } from '../../support/polling.js';
 import type { GuestTarget } from './target.js';
-
-const freePort = () => 20_000 + Math.floor(Math.random() * 12_000);
 
 export type OpenStream = (guest: Guest, options: Parameters<typeof openGuestStream>[1]) => Promise<Duplex>;
 
@@ -44,7 +43,7 @@ export function streamTests(
           fc.integer({ min: 0, max: 255 }),
           fc.boolean(),
           async (sizes, seed, isSlow) => {
-            const port = freePort();
+            const port = await freePort();
             const server = listen(port, ['cat']);
             const stream = await openAt(port);
             const pieces = sizes.map((size, index) => Buffer.alloc(size, seed + index));
@@ -68,7 +67,7 @@ export function streamTests(
     });
 
     test('stop the sender while nobody reads', async () => {
-      const port = freePort();
+      const port = await freePort();
       const server = listen(port, ['sh', '-c', 'head -c 20000000 /dev/zero; echo sent >&2']);
       const stream = await openAt(port);
       await until(
@@ -83,7 +82,7 @@ export function streamTests(
     });
 
     test('answer after their input has ended', async () => {
-      const port = freePort();
+      const port = await freePort();
       const server = listen(port, ['sh', '-c', 'wc -c; echo still']);
       const stream = await openAt(port);
       stream.end(Buffer.alloc(300_000));
@@ -97,7 +96,7 @@ export function streamTests(
     });
 
     test('end with their signal, on both sides', async () => {
-      const port = freePort();
+      const port = await freePort();
       const server = listen(port, ['sh', '-c', 'cat; echo over >&2']);
       const control = new AbortController();
       const stream = await openAt(port, control.signal);
