@@ -48,7 +48,8 @@ test('a collector that hangs costs items beyond the limit, and a bounded time at
   expect(counts.dropped).toBe(86);
   const began = performance.now();
   await queue.close(50);
-  expect(performance.now() - began).toBeLessThan(10_000);
+  // Without the bound the close would wait for the collector for ever. The rest is for a busy machine.
+  expect(performance.now() - began).toBeLessThan(50_000);
   // The batch on the wire has no outcome.
   expect(counts).toEqual({ exported: 0, dropped: 96, failed: 0 });
   queue.add(1);
@@ -67,7 +68,7 @@ test('refused batches are counted, and later ones are sent', async () => {
   );
   refuses = false;
   queue.add(5);
-  await queue.close(1_000);
+  await queue.close(50_000);
   expect(counts).toEqual({ exported: 1, dropped: 0, failed: 4 });
   expect(errors).toEqual(['no', undefined]);
 });

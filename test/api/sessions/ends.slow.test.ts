@@ -14,8 +14,8 @@ import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** The longest that a session may outlive its right, with the slack of a machine on which other tests run. */
-const SOON_MS = 10_000;
+/** A session may outlive its right by a second; the rest is for a busy machine. Without the check it goes on for days. */
+const SOON_MS = 60_000;
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
 describeDocker('a session in a sandbox ends', () => {
@@ -452,7 +452,7 @@ describeDocker('a session in a sandbox ends', () => {
     await once(late.socket, 'message');
     const at = performance.now();
     await own.close();
-    expect(performance.now() - at).toBeLessThan(20_000);
+    expect(performance.now() - at).toBeLessThan(SOON_MS);
     const opened = (await eventsOf(sandbox, 'sandbox_session_opened')).length;
     const ends = await eventsOf(sandbox, 'sandbox_session_ended');
     expect(opened).toBeGreaterThanOrEqual(6);

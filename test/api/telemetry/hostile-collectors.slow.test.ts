@@ -62,7 +62,8 @@ test.each([
   }
   const began = performance.now();
   await telemetry.close();
-  expect(performance.now() - began).toBeLessThan(30_000);
+  // The flush has three seconds, and the rest is for a busy machine.
+  expect(performance.now() - began).toBeLessThan(60_000);
   expect((await client.get('/v1/sandboxes')).status).toBe(200);
 });
 
