@@ -73,9 +73,9 @@ test('the migration of the event indexes does not block others during an export'
         waits.push(performance.now() - begun);
         await sleep(50);
       }
-      // The migration waits for a tenth of a second at a time, and so does a read queued after it. A busy machine
-      // delays single reads.
-      expect(waits.toSorted((a, b) => a - b)[waits.length / 2]).toBeLessThan(1_000);
+      // The migration waits for a tenth of a second at a time, and so does a read queued after it. The rest is for a
+      // busy machine. A read that waits for the end of the export ends with its time limit of 30 s.
+      expect(waits.toSorted((a, b) => a - b)[waits.length / 2]).toBeLessThan(10_000);
     } finally {
       await exporting();
     }

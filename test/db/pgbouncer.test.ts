@@ -1,6 +1,7 @@
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { listenForChanges } from '../../src/db/changes.js';
 import { connectAlone } from '../../src/db/pool.js';
@@ -26,7 +27,7 @@ describe.skipIf(reason !== undefined)(`PgBouncer${reason ? ` — SKIPPED: ${reas
     chmodSync(root, 0o755);
     server = await PostgresServer.make(root, 'server');
     await server.start();
-  }, 120_000);
+  });
   afterEach(async () => {
     await bouncer?.close();
     bouncer = undefined;
@@ -70,15 +71,23 @@ describe.skipIf(reason !== undefined)(`PgBouncer${reason ? ` — SKIPPED: ${reas
   ])('in %s mode is refused to every connection: %j', async (mode, settings) => {
     bouncer = await startPgBouncer(server, root, { pool_mode: mode, ...IGNORE, ...settings });
     const url = bouncer.urlOf('postgres');
-    // Other clients leave several connections to the server, among which the rounds of PgBouncer go.
-    await Promise.all(
-      [1, 2, 3].map(async () => {
-        const client = new (await import('pg')).default.Client({ connectionString: url });
-        await client.connect();
-        await client.query('select pg_sleep(0.2)');
-        await client.end();
-      }),
+    // Other clients leave several connections to the server, among which the rounds of PgBouncer go. All of them wait
+    // for one lock, so that none takes over the connection of another.
+    const holder = new pg.Client({ connectionString: server.url });
+    await holder.connect();
+    await holder.query('select pg_advisory_lock(1)');
+    const waiting = [1, 2, 3].map(async () => {
+      const client = new pg.Client({ connectionString: url });
+      await client.connect();
+      await client.query('select pg_advisory_xact_lock_shared(1)');
+      await client.end();
+    });
+    await until(
+      () => server.query("select from pg_locks where locktype = 'advisory' and not granted"),
+      (found) => found.length === waiting.length,
     );
+    await holder.end();
+    await Promise.all(waiting);
     await expect(connectAlone({ url })).rejects.toThrow(/pooler in transaction or statement mode/);
   });
 

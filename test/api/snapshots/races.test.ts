@@ -22,15 +22,17 @@ const ask = async (owner: Client, sandbox_id: string, name: string, part: object
 
 /** Nothing of a failed operation is charged, and the engine has only what is ready. */
 async function expectNothingLeft(on: TestService): Promise<void> {
-  const ready = await on.ctx.pool.query<{ id: string }>(
-    `select id from snapshots where status in ('ready', 'deleting') and removed_at is null order by id`,
+  // A purge may end between the two reads.
+  await until(
+    async () => {
+      const { rows } = await on.ctx.pool.query<{ id: string }>(
+        `select id from snapshots where status in ('ready', 'deleting') and removed_at is null order by id`,
+      );
+      const held = (await on.runtime.snapshots!.list()).map(({ snapshotId }) => snapshotId);
+      return { stored: rows.map(({ id }) => id), held: held.toSorted((a, b) => (a < b ? -1 : 1)) };
+    },
+    ({ stored, held }) => stored.join() === held.join(),
   );
-  const ids = ready.rows.map(({ id }) => id);
-  const held = async () =>
-    (await on.runtime.snapshots!.list())
-      .map(({ snapshotId }) => snapshotId)
-      .toSorted((a, b) => (a < b ? -1 : 1));
-  await until(held, (found) => found.join() === ids.join(), 60_000);
   const charged = await on.ctx.pool.query(
     `select from accruals a join snapshots s on s.org_id = a.org_id and s.id = a.volume_id
      where s.status <> 'ready' and a.to_at > now()`,
