@@ -14,7 +14,7 @@ import { describeBrowser, launch, newVisitor, signInBrowser } from './browser.js
 
 const EVENTS = Number(process.env['SANDKEEP_TEST_EVENTS'] ?? 20_000);
 const CHECKPOINT_EVERY = 1000;
-/** Of one verification: a busy machine, or a million events, takes minutes. */
+/** A verification of a million events, or one on a busy machine, takes minutes. */
 const WAIT_MS = 600_000;
 
 describeBrowser('the verification of a long log in a browser', () => {

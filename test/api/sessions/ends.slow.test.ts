@@ -14,7 +14,7 @@ import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
-/** A session may outlive its right by a second; the rest is for a busy machine. Without the check it goes on for days. */
+/** A session may outlive its right by a second; the rest is for a busy machine. Without the check it lasts for days. */
 const SOON_MS = 60_000;
 const running = { start: true, wait_for: 'running', wait_timeout: 60 };
 
