@@ -31,12 +31,14 @@ import { MOST_COPIES } from '../src/snapshots/forks/schema.js';
 import { LONGEST_CAPTURE_MS } from '../src/snapshots/overdue.js';
 import { MOST_UNFINISHED, MOST_UNFINISHED_FORKS } from '../src/snapshots/source.js';
 import { BUILDS_AT_ONCE } from '../src/templates/build-queue.js';
+import { MOST_FETCHED_BYTES } from '../src/templates/build/fetch.js';
 import { MOST_LOG_BYTES } from '../src/templates/build/log.js';
 import { MOST_ENTRIES } from '../src/templates/context/entries.js';
 import { MOST_CONTEXT_BYTES } from '../src/templates/context/receive.js';
 import { MOST_UNFINISHED as MOST_UNFINISHED_BUILDS } from '../src/templates/create.js';
 import { MOST_DOCKERFILE_BYTES, MOST_INSTRUCTIONS } from '../src/templates/dockerfile/parse.js';
 import { MOST_PATTERN_CHARS } from '../src/templates/dockerfile/patterns.js';
+import { MOST_STAGES } from '../src/templates/dockerfile/stages.js';
 import { MOST_EXPANDED_BYTES, MOST_WORD_BYTES } from '../src/templates/dockerfile/words.js';
 import { TIMEOUT_SECS } from '../src/templates/read-request.js';
 import { UPLOADS_AT_ONCE } from '../src/templates/routes.js';
@@ -319,7 +321,12 @@ export const LIMITS: Record<Owner, Limit[]> = {
       beyond: answerText({ error: 'invalid_request' }),
     },
     {
-      limit: 'an expanded word of a Dockerfile, all of them, and a pattern of COPY',
+      limit: 'stages of a Dockerfile, and the bytes of the copies of one from other disks',
+      value: `${number(MOST_STAGES)}, ${bytes(MOST_FETCHED_BYTES)}`,
+      beyond: `${answerText({ error: 'invalid_request' })}, and the build fails at the line`,
+    },
+    {
+      limit: 'an expanded word of a Dockerfile, all of a stage, and a pattern of COPY',
       value: `${bytes(MOST_WORD_BYTES)}, ${bytes(MOST_EXPANDED_BYTES)}, ${number(MOST_PATTERN_CHARS)} characters`,
       beyond: 'the build fails at the line',
     },

@@ -13,17 +13,16 @@ import { newId } from '../lib/uuid.js';
 import { lockQuotas } from '../quotas/queries.js';
 import { reserve } from '../quotas/reserve.js';
 import { refuseWithoutSnapshots } from '../snapshots/supported.js';
-import { parseImageReference } from '../spec/image-reference.js';
 import { SPECIFICATION, type CreateSandboxRequest } from '../spec/specification.js';
-import { argNames, baseOf } from './build/plan.js';
+import { argNames } from './build/plan.js';
 import { deleteContext } from './context/queries.js';
 import { receiveBuild, type Received } from './context/receive.js';
 import { DockerfileError, refusalOf } from './dockerfile/error.js';
 import { parseDockerfile } from './dockerfile/parse.js';
+import { neededStages, readStages, showSource, sourcesOf, targetOf, type Source } from './dockerfile/stages.js';
 import { presentTemplate } from './present.js';
 import { countUnfinished, findNamed, insertTemplate } from './queries.js';
 import { readRequest, type BuildQuery } from './read-request.js';
-import { isTemplateBase, parseTemplateBase } from './reference.js';
 import type { TemplateResponse } from './schema.js';
 import { refuseTakenTag } from './taken-tag.js';
 
@@ -66,9 +65,9 @@ export async function createTemplate(
 
 function checkBuild(
   { runtime }: Context,
-  { buildArgs, sandbox, labels }: Request,
+  { buildArgs, target: wanted, sandbox, labels }: Request,
   { dockerfile }: Received,
-): { base: string; steps: number } {
+): Checked {
   try {
     const parsed = parseDockerfile(dockerfile);
     const declared = argNames(parsed);
@@ -79,17 +78,17 @@ function checkBuild(
         `build_args: the Dockerfile has no "ARG ${unknown.slice(0, 80)}": add it, or leave the value out`,
       );
     }
-    const base = baseOf(parsed, new Map(Object.entries(buildArgs)));
-    const { line } = parsed.instructions.find(({ type }) => type === 'from')!;
-    if (isTemplateBase(base) ? !parseTemplateBase(base) : !parseImageReference(base)) {
-      throw new DockerfileError(
-        line,
-        `"${base.slice(0, 200)}" is no image, such as python:3.12, and no template, such as template:agent:1`,
-      );
+    const file = readStages(parsed, new Map(Object.entries(buildArgs)));
+    const target = targetOf(file, wanted);
+    if (!target) {
+      const names = file.stages.map(({ name, index }) => name ?? `${index}`).join(', ');
+      throw badParameter('target', `target: the Dockerfile has no such stage; its stages are ${names.slice(0, 500)}`);
     }
-    if (base === 'scratch')
-      throw new DockerfileError(line, 'FROM scratch is not supported: begin with an image');
-    const reference = isTemplateBase(base) ? 'template' : base;
+    const stages = neededStages(file, target);
+    const sources = stages.flatMap(sourcesOf);
+    const base = showSource(target.base, file.stages);
+    const image = sources.find(({ type }) => type === 'image');
+    const reference = image?.type === 'image' ? image.reference : 'template';
     const request: CreateSandboxRequest = {
       name: 'build',
       image: { type: 'oci', reference },
@@ -98,26 +97,33 @@ function checkBuild(
       ...sandbox,
     };
     SPECIFICATION.check(request, runtime);
-    const steps = parsed.instructions.filter(({ type }) => ['run', 'copy', 'workdir'].includes(type)).length;
-    return { base, steps };
+    const instructions = stages.flatMap((stage) => stage.instructions);
+    const steps = instructions.filter(({ type }) => ['run', 'copy', 'workdir'].includes(type)).length;
+    return { base, steps, sources };
   } catch (error) {
     throw error instanceof DockerfileError ? refusalOf(error) : error;
   }
 }
 
-interface Admitted {
+interface Checked {
+  /** That of the stage that is built. */
+  base: string;
+  steps: number;
+  /** Everything that the build begins with, or copies from. */
+  sources: Source[];
+}
+
+interface Admitted extends Checked {
   id: string;
   request: Request;
   received: Received;
-  base: string;
-  steps: number;
 }
 
 async function insert(
   ctx: Context,
   tx: Transaction,
   caller: Writer,
-  { id, request, received, base, steps }: Admitted,
+  { id, request, received, base, steps, sources }: Admitted,
 ): Promise<TemplateResponse> {
   const { orgId, actor } = caller;
   // Serializes the requests of the organization, also without limits.
@@ -142,13 +148,14 @@ async function insert(
     key_labels: caller.access.labels,
     dockerfile: received.dockerfile,
     build_args: request.buildArgs,
+    target: request.target,
     sandbox: request.sandbox,
     uses_cache: request.usesCache,
     context_digest: received.context ? `sha256:${received.context.digest}` : null,
     context_bytes: received.context?.bytes ?? null,
     timeout_secs: request.timeoutSecs,
     runtime: ctx.runtime.name,
-    worker_id: await workerOf(ctx, tx, caller, base),
+    worker_id: await workerOf(ctx, tx, caller, sources),
     actor,
     steps,
     created_at: ctx.now(),
@@ -166,14 +173,19 @@ async function insert(
 }
 
 /** The snapshot of a template is on one engine. */
-async function workerOf(ctx: Context, tx: Sql, caller: Caller, base: string): Promise<string> {
-  if (!isTemplateBase(base)) return ctx.runtime.engineId;
-  const { name, tag } = parseTemplateBase(base)!;
-  const found = await findNamed(tx, readerOf(caller), name, tag);
-  if (!found || found.runtime !== ctx.runtime.name) {
-    throw new ApiError('template_not_found', `FROM: there is no template "${name}:${tag}"`, {
-      field: 'dockerfile',
-    });
+async function workerOf(ctx: Context, tx: Sql, caller: Caller, sources: readonly Source[]): Promise<string> {
+  const refuse = (message: string): never => {
+    throw new ApiError('template_not_found', message, { field: 'dockerfile' });
+  };
+  let workerId: string | undefined;
+  for (const source of sources) {
+    if (source.type !== 'template') continue;
+    const { name, tag } = source;
+    const found = await findNamed(tx, readerOf(caller), name, tag);
+    if (!found || found.runtime !== ctx.runtime.name) return refuse(`FROM: there is no template "${name}:${tag}"`);
+    if (workerId !== undefined && found.worker_id !== workerId)
+      return refuse(`the template "${name}:${tag}" is on another engine than those before: build it again beside them`);
+    workerId = found.worker_id;
   }
-  return found.worker_id;
+  return workerId ?? ctx.runtime.engineId;
 }

@@ -19,6 +19,7 @@ const QUEUED = {
   snapshot_id: null,
   digest: null,
   dockerfile: DOCKERFILE,
+  target: null,
   context_digest: null,
   sandbox_id: null,
   labels: {},

@@ -23,6 +23,7 @@ export function presentTemplate(
     snapshot_id: isDone ? row.snapshot_id : null,
     digest: isDone ? (row.digest ?? null) : null,
     dockerfile: row.dockerfile,
+    target: row.target,
     context_digest: row.context_digest,
     sandbox_id: row.sandbox_id,
     labels: row.labels,

@@ -21,6 +21,8 @@ export interface TemplateRow {
   status: TemplateStatus;
   dockerfile: string;
   build_args: Record<string, string>;
+  /** The name or the number of the stage that is built. Null: the last one. */
+  target: string | null;
   sandbox: BuildSandbox;
   uses_cache: boolean;
   context_digest: string | null;
@@ -56,6 +58,7 @@ const NAMES: readonly (keyof TemplateRow)[] = [
   'status',
   'dockerfile',
   'build_args',
+  'target',
   'sandbox',
   'uses_cache',
   'context_digest',
@@ -161,6 +164,7 @@ export type NewTemplate = Pick<
   | 'key_labels'
   | 'dockerfile'
   | 'build_args'
+  | 'target'
   | 'sandbox'
   | 'uses_cache'
   | 'context_digest'

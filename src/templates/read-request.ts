@@ -13,6 +13,7 @@ export interface BuildQuery {
   tag: string;
   dockerfile?: string;
   build_args?: string;
+  target?: string;
   labels?: string;
   sandbox?: string;
   cache?: boolean;
@@ -22,6 +23,7 @@ export interface BuildQuery {
 interface BuildRequest extends TemplateName {
   dockerfilePath: string;
   buildArgs: Record<string, string>;
+  target: string | null;
   labels: Record<string, string>;
   sandbox: BuildSandbox;
   usesCache: boolean;
@@ -48,6 +50,7 @@ export function readRequest(caller: Caller, query: BuildQuery): BuildRequest {
     ...named,
     dockerfilePath: query.dockerfile ?? 'Dockerfile',
     buildArgs: readLabels('build_args', query.build_args),
+    target: query.target ?? null,
     labels,
     sandbox: readSandbox(query.sandbox),
     usesCache: query.cache ?? true,

@@ -40,6 +40,14 @@ const BuildQuery = Type.Object(
         description: 'A JSON object with values for ARG, such as `{"VERSION":"2"}`. They are not secret.',
       }),
     ),
+    target: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 128,
+        description:
+          'The name or the number of the stage that is built, with those that it needs. Default: the last one.',
+      }),
+    ),
     labels: Type.Optional(
       Type.String({
         description: 'A JSON object with the labels of the template and of the sandboxes of its build.',

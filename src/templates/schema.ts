@@ -86,6 +86,9 @@ export const TemplateResponse = Named(
     ),
     digest: Nullable(Type.String({ description: 'The digest of the snapshot. Null: it has not succeeded.' })),
     dockerfile: Type.String({ description: 'The Dockerfile.' }),
+    target: Nullable(
+      Type.String({ description: 'The stage of the Dockerfile that was built. Null: the last one.' }),
+    ),
     context_digest: Nullable(
       Type.String({ description: 'The SHA-256 of the context. Null: there was none.' }),
     ),

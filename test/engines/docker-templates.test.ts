@@ -110,6 +110,78 @@ CMD ["sh", "-c", "echo started; sleep 600"]
     );
   });
 
+  test('stages are built as they are needed, and files come from stages, images and templates', async () => {
+    const dockerfile = (said: string) => `ARG BASE=${IMAGE}
+FROM $BASE AS tools
+ARG BASE
+RUN mkdir -p /out/sub && echo "$BASE" > /out/base && echo sub > /out/sub/file && ln -s base /out/link
+RUN ln -s /out /linked && touch /out/exec && chmod 4755 /out/exec && mkdir /out/empty
+ENV OF_TOOLS=yes
+
+FROM \${BASE} AS unused
+RUN exit 3
+
+FROM tools AS more
+RUN echo more-\$OF_TOOLS > /out/more
+
+FROM ${IMAGE}
+WORKDIR /app
+COPY --from=tools /linked ./all/
+COPY --from=more /out/more more.txt
+COPY --from=2 --chown=1234:5678 --chmod=600 /out/b* /out/sub/file few/
+COPY --from=${IMAGE} /bin/busybox /bin/copied
+RUN echo ${said} > said
+`;
+    const first = await built('staged:1', dockerfile('one'));
+    expect(first['status'], `${JSON.stringify(first['error'])} ${await textOf(first['id'])}`).toBe('succeeded');
+    expect([first['steps'], first['steps_done'], first['steps_cached']]).toEqual([9, 9, 0]);
+    expect(await textOf(first['id'])).not.toContain('exit 3');
+    const id = await startFrom('staged', 'staged:1');
+    expect(await exec(id, 'cat all/base all/sub/file more.txt said; readlink all/link; ls -d all/empty')).toBe(
+      `${IMAGE}\nsub\nmore-yes\none\nbase\nall/empty\n`,
+    );
+    expect(await exec(id, 'busybox stat -c "%a %u %g" all/exec few/base few/file all; /bin/copied echo runs')).toBe(
+      '4755 0 0\n600 1234 5678\n600 1234 5678\n755 0 0\nruns\n',
+    );
+    expect(await exec(id, 'env | grep OF_TOOLS || echo none')).toBe('none\n');
+
+    // The stages are cached, and only the last step runs.
+    const second = await built('staged:2', dockerfile('two'));
+    expect([second['status'], second['steps'], second['steps_cached']]).toEqual(['succeeded', 9, 8]);
+    const same = await built('staged:3', dockerfile('two'));
+    expect([same['steps_cached'], same['snapshot_id'], same['digest']]).toEqual([
+      9,
+      second['snapshot_id'],
+      second['digest'],
+    ]);
+    expect(first['snapshot_id']).not.toBe(second['snapshot_id']);
+
+    // A target needs its own stages alone, and another template is a source too.
+    const target = await built('staged:more', dockerfile('two'), { target: 'MORE' });
+    expect([target['status'], target['target'], target['steps']]).toEqual(['succeeded', 'MORE', 3]);
+    const other = await built(
+      'staged:4',
+      `FROM ${IMAGE}\nCOPY --from=template:staged:1 /app/said /\nRUN cat /said`,
+    );
+    expect(other['status'], await textOf(other['id'])).toBe('succeeded');
+    expect(await textOf(other['id'])).toContain('one\n');
+  });
+
+  test('a source that is missing, of the kernel or no file ends the build with its line', async () => {
+    const from = (paths: string) => `FROM ${IMAGE} AS a\nRUN mkfifo /pipe || busybox mkfifo /pipe\nFROM ${IMAGE}\nCOPY --from=a ${paths}`;
+    for (const [paths, message] of [
+      ['/none /', 'is not on the disk'],
+      ['/n*ne /x/', 'matches nothing'],
+      ['/proc/version /', 'of the kernel'],
+      ['/pipe /', 'neither a file'],
+    ] as const) {
+      const failed = await built('refused:1', from(paths));
+      expect([paths, failed['status'], failed['error']]).toMatchObject([paths, 'failed', { line: 4 }]);
+      expect(failed['error'].message).toContain(message);
+      expect(failed['sandbox_id']).toBeNull();
+    }
+  });
+
   test('steps that an earlier build has run are not run again', async () => {
     const file = (more: string) => `FROM ${IMAGE}
 RUN cat /proc/sys/kernel/random/uuid > /first

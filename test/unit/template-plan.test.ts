@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
 import { templateFields, type TemplateConfig } from '../../src/spec/template-config.js';
 import { digestsOf } from '../../src/templates/build/digests.js';
-import { baseOf, planBuild, type Plan } from '../../src/templates/build/plan.js';
+import { planStage, type Plan } from '../../src/templates/build/plan.js';
 import { MOST_ITEMS_OF_TURN, type Turn } from '../../src/templates/build/turns.js';
 import type { ContextEntry } from '../../src/templates/context/entries.js';
 import { DockerfileError } from '../../src/templates/dockerfile/error.js';
 import { parseDockerfile } from '../../src/templates/dockerfile/parse.js';
+import { readStages } from '../../src/templates/dockerfile/stages.js';
 
 const IMAGE = { env: ['PATH=/usr/bin', 'HOME=/root'], user: 'app', workdir: '/srv' };
 
@@ -27,8 +28,25 @@ interface Input {
 }
 
 async function plan(text: string, { args = {}, context = {}, config }: Input = {}): Promise<Plan> {
+  return planFile(text, contextOf(context), turn, { args, config });
+}
+
+async function planFile(
+  text: string,
+  entries: ReadonlyMap<string, ContextEntry>,
+  inTurn: Turn,
+  { args = {}, config }: Pick<Input, 'args'> & { config?: TemplateConfig | undefined } = {},
+): Promise<Plan> {
+  const buildArgs = new Map(Object.entries(args));
+  const file = readStages(parseDockerfile(text), buildArgs);
+  const stage = file.stages.at(-1)!;
   const base = { image: IMAGE, ...(config && { config }) };
-  return planBuild(parseDockerfile(text), base, new Map(Object.entries(args)), contextOf(context), turn);
+  const budget = { items: 0, sources: 0 };
+  return planStage(file, { stage, base, buildArgs, entries, budget, turn: inTurn });
+}
+
+function baseOf(text: string, args: Record<string, string> = {}): unknown {
+  return readStages(parseDockerfile(text), new Map(Object.entries(args))).stages[0]!.base;
 }
 
 test('variables of ENV and ARG reach the steps, and those of the image are replaced in words', async () => {
@@ -59,10 +77,10 @@ RUN build`;
 });
 
 test('the image of FROM may have variables of ARG above it alone', () => {
-  const file = parseDockerfile('ARG V=1\nARG N=python:$V\nFROM ${N}');
-  expect(baseOf(file, new Map())).toBe('python:1');
-  expect(baseOf(file, new Map([['V', '3']]))).toBe('python:3');
-  expect(() => baseOf(parseDockerfile('FROM $NONE'), new Map())).toThrow(DockerfileError);
+  const text = 'ARG V=1\nARG N=python:$V\nFROM ${N}';
+  expect(baseOf(text)).toEqual({ type: 'image', reference: 'python:1' });
+  expect(baseOf(text, { V: '3' })).toEqual({ type: 'image', reference: 'python:3' });
+  expect(() => baseOf('FROM $NONE')).toThrow(DockerfileError);
 });
 
 test('directories, users, shells and commands apply to what follows', async () => {
@@ -177,7 +195,7 @@ test.each([
 
 test('variables above FROM, arguments, and templates below are bounded too', async () => {
   const doubled = `ARG A=${'x'.repeat(100)}\n${'ARG A=$A$A\n'.repeat(20)}FROM $A`;
-  expect(() => baseOf(parseDockerfile(doubled), new Map())).toThrow('a word has more than 65536 bytes');
+  expect(() => baseOf(doubled)).toThrow('a word has more than 65536 bytes');
   const given = { args: { A: 'x'.repeat(60_000) } };
   await expect(plan(`FROM image\n${'ARG A\n'.repeat(5)}`, given)).rejects.toMatchObject({ line: 6 });
   const { config } = await plan(`FROM image\nENV A=${'x'.repeat(60_000)}\nENV A2=$A A3=$A A4=$A`);
@@ -198,14 +216,12 @@ test('a long pattern is refused, and other work has its turn between the entries
     Array.from({ length: 3 * MOST_ITEMS_OF_TURN }, (_, index) => [`${index}`, 'x']),
   );
   const entries = contextOf(paths);
-  const file = (pattern: string) => parseDockerfile(`FROM image\nCOPY ${pattern} /d/`);
   let turns = 0;
   const counted: Turn = async (work) => {
     turns += 1;
     return turn(work);
   };
-  const planned = async (pattern: string) =>
-    planBuild(file(pattern), { image: IMAGE }, new Map(), entries, counted);
+  const planned = async (pattern: string) => planFile(`FROM image\nCOPY ${pattern} /d/`, entries, counted);
   await expect(planned(`*[${'b'.repeat(60_000)}]`)).rejects.toMatchObject({
     line: 2,
     message: expect.stringContaining('more than 256 characters') as string,

@@ -14,7 +14,7 @@ interface Receiving {
   signal: AbortSignal;
 }
 
-/** The archive of an import on the disk of the data directory, without a name: nothing of it outlives the process. */
+/** Bytes on the disk of the data directory, in a file without a name: nothing of them outlives the process. */
 export class Spool {
   private constructor(
     readonly handle: FileHandle,
@@ -24,24 +24,37 @@ export class Spool {
 
   /** Throws `storage_full`, or an error of `check`. */
   static async receive(disk: DiskReserve, body: Readable, { check, signal }: Receiving): Promise<Spool> {
-    const folder = join(disk.room('data')?.path ?? tmpdir(), FOLDER);
-    await mkdir(folder, { recursive: true, mode: 0o700 });
-    const path = join(folder, randomUUID());
-    const handle = await open(path, 'wx+', 0o600);
-    const spool = new Spool(handle, disk, 0);
+    const spool = await Spool.open(disk);
     try {
-      await unlink(path);
       for await (const chunk of chunksOf(body, check)) {
         signal.throwIfAborted();
-        disk.take('data', chunk.length);
-        spool.bytes += chunk.length;
-        await handle.writeFile(chunk);
+        await spool.append(chunk);
       }
       return spool;
     } catch (error) {
       await spool.close();
       throw error;
     }
+  }
+
+  static async open(disk: DiskReserve): Promise<Spool> {
+    const folder = join(disk.room('data')?.path ?? tmpdir(), FOLDER);
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    const path = join(folder, randomUUID());
+    const handle = await open(path, 'wx+', 0o600);
+    await unlink(path);
+    return new Spool(handle, disk, 0);
+  }
+
+  get length(): number {
+    return this.bytes;
+  }
+
+  /** Throws `storage_full`. */
+  async append(chunk: Buffer): Promise<void> {
+    this.disk.take('data', chunk.length);
+    this.bytes += chunk.length;
+    await this.handle.writeFile(chunk);
   }
 
   async close(): Promise<void> {

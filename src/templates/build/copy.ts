@@ -8,6 +8,7 @@ import { BuildError } from './failure.js';
 import { readOwner, type Owner } from './owner.js';
 import type { Step } from './plan.js';
 
+type Content = Pick<StoredContext, 'read'>;
 type CopyStep = Extract<Step, { type: 'copy' }>;
 
 const CREATE_NEW = {
@@ -25,7 +26,7 @@ const NEW_DIRECTORY = 0o755;
 export async function copyStep(
   visit: Visit,
   step: CopyStep,
-  context: StoredContext,
+  context: Content,
   signal: AbortSignal,
 ): Promise<void> {
   await withFiles(visit, async (session) => {
@@ -39,7 +40,7 @@ export async function copyStep(
 async function copyItems(
   session: FileSession,
   step: CopyStep,
-  context: StoredContext,
+  context: Content,
   owner: Owner,
   signal: AbortSignal,
 ): Promise<void> {

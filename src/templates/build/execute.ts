@@ -15,8 +15,8 @@ const NEW_DIRECTORY = 0o755;
 /** Throws BuildError with the line of the step. */
 export async function executeStep(
   sandbox: Pick<RunningSandbox, 'visit'>,
-  step: Step,
-  { context, log, signal }: { context: StoredContext; log: BuildLog; signal: AbortSignal },
+  step: Exclude<Step, { type: 'copy-from' }>,
+  { context, log, signal }: { context: Pick<StoredContext, 'read'>; log: BuildLog; signal: AbortSignal },
 ): Promise<void> {
   let visit: Visit | undefined;
   try {

@@ -16,12 +16,20 @@ export interface CopyItem {
 const MOST_SOURCES = 200;
 const MOST_ITEMS = 100_000;
 
+/** Where the sources are, for messages. */
+interface Place {
+  name: string;
+  advice: string;
+}
+const CONTEXT: Place = { name: 'the context', advice: 'check the path and .dockerignore' };
+
 /** `sources`, `target`: with their variables replaced. Throws DockerfileError. */
 export async function planCopy(
-  { line, keyword, sources, target }: InstructionOf<'copy'>,
+  { line, keyword, sources, target }: Pick<InstructionOf<'copy'>, 'line' | 'keyword' | 'sources' | 'target'>,
   entries: ReadonlyMap<string, ContextEntry>,
   budget: { items: number; sources: number },
   turn: Turn,
+  place: Place = CONTEXT,
 ): Promise<{ items: CopyItem[]; intoDirectory: boolean }> {
   const refuse = (message: string): never => {
     throw new DockerfileError(line, `${keyword}: ${message}`);
@@ -31,7 +39,7 @@ export async function planCopy(
   for (const source of sources) {
     if ((budget.sources += 1) > MOST_SOURCES)
       refuse(`a Dockerfile has at most ${MOST_SOURCES} sources: copy directories`);
-    found.push(await findSource(source, entries, turn, refuse));
+    found.push(await findSource(source, entries, place, turn, refuse));
   }
   const roots = found.flat();
   const isOneFile = roots.length === 1 && roots.every(isFile);
@@ -86,11 +94,12 @@ function* placesOf(path: string): Iterable<[above: string, to: string]> {
 async function findSource(
   source: string,
   entries: ReadonlyMap<string, ContextEntry>,
+  { name, advice }: Place,
   turn: Turn,
   refuse: (message: string) => never,
 ): Promise<ContextEntry[]> {
   const path = posix.normalize(`/${source}`).replaceAll(/^\/|\/$/g, '');
-  if (source.split('/').includes('..')) refuse(`"${source}" leads out of the context`);
+  if (source.split('/').includes('..')) refuse(`"${source}" leads out of ${name}`);
   if (path === '') return [directory('')];
   if (!isPattern(path)) {
     const exact = entries.get(path);
@@ -100,7 +109,7 @@ async function findSource(
     await inTurns(entries.keys(), turn, (one) => (isThere ||= one.startsWith(prefix)));
     return isThere
       ? [directory(path)]
-      : refuse(`"${source}" is not in the context: check the path and .dockerignore`);
+      : refuse(`"${source}" is not in ${name}: ${advice}`);
   }
   const matches = matcherOf(path, refuse);
   const found: ContextEntry[] = [];
@@ -108,7 +117,7 @@ async function findSource(
     if (matches(entry.path)) found.push(entry);
   });
   if (found.length === 0)
-    refuse(`"${source}" matches nothing in the context: check the path and .dockerignore`);
+    refuse(`"${source}" matches nothing in ${name}: ${advice}`);
   return turn(() => found.toSorted((a, b) => (a.path < b.path ? -1 : 1)));
 }
 

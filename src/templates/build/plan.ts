@@ -1,18 +1,28 @@
 import { posix } from 'node:path';
 import { EMPTY_CONFIG, type TemplateConfig } from '../../spec/template-config.js';
 import { DockerfileError } from '../dockerfile/error.js';
-import type { Dockerfile, Form, Instruction, InstructionOf } from '../dockerfile/instruction.js';
-import { WordExpander, type Lookup } from '../dockerfile/words.js';
+import type { Dockerfile, Form } from '../dockerfile/instruction.js';
+import { declareArgs } from '../dockerfile/declare-args.js';
+import type { Source, Stage, Stages } from '../dockerfile/stages.js';
+import { atLine, WordExpander, type Lookup } from '../dockerfile/words.js';
 import type { ContextEntry } from '../context/entries.js';
 import type { BaseImage } from '../queries.js';
 import { planCopy, type CopyItem } from './plan-copy.js';
 import type { Turn } from './turns.js';
 
 /** The environment that the steps begin with. */
-interface Base {
+export interface Base {
   image: BaseImage;
-  /** The configuration of the template that the build begins with. Default: none. */
+  /** The configuration of the template or the stage that the stage begins with. Default: none. */
   config?: TemplateConfig;
+  /** The words of SHELL of the stage that it begins with. Default: those of Docker. */
+  shell?: readonly string[];
+}
+
+/** Copies of one Dockerfile, which are bounded together. */
+export interface CopyBudget {
+  items: number;
+  sources: number;
 }
 
 /** Work in the sandbox of a build. */
@@ -28,29 +38,36 @@ export type Step = { line: number; text: string } & (
       owner: string | null;
       mode: number | null;
     }
+  | {
+      /** The files are known when the source has them. */
+      type: 'copy-from';
+      source: Source;
+      paths: string[];
+      /** As it is written, with its variables replaced. */
+      destination: string;
+      target: string;
+      owner: string | null;
+      mode: number | null;
+    }
 );
 
 export interface Plan {
   steps: Step[];
   config: TemplateConfig;
+  shell: readonly string[];
+}
+
+interface PlanInput {
+  stage: Stage;
+  base: Base;
+  buildArgs: ReadonlyMap<string, string>;
+  entries: ReadonlyMap<string, ContextEntry>;
+  budget: CopyBudget;
+  turn: Turn;
 }
 
 const SHELL = ['/bin/sh', '-c'];
 const ROOT = '/';
-
-/** The image of FROM, with its variables replaced. Throws DockerfileError. */
-export function baseOf({ instructions, escape }: Dockerfile, buildArgs: ReadonlyMap<string, string>): string {
-  const args = new Map<string, string>();
-  const expander = new WordExpander(escape);
-  for (const one of instructions) {
-    if (one.type === 'arg') declare(one, expander, args, buildArgs);
-    if (one.type !== 'from') continue;
-    const image = at(one, () => expander.expand(one.image, (name) => args.get(name)));
-    if (image === '') throw new DockerfileError(one.line, 'FROM has no image: its variables are empty');
-    return image;
-  }
-  throw new DockerfileError(1, 'there is no FROM');
-}
 
 /** The names that `build_args` may have. */
 export function argNames({ instructions }: Dockerfile): Set<string> {
@@ -58,41 +75,34 @@ export function argNames({ instructions }: Dockerfile): Set<string> {
 }
 
 /**
- * Computes the work of a build without a sandbox: the same input gives the same steps, whose digests are the keys of
+ * Computes the work of a stage without a sandbox: the same input gives the same steps, whose digests are the keys of
  * the cache. Throws DockerfileError.
  */
-export async function planBuild(
-  { instructions, escape }: Dockerfile,
-  { image, config: initial = EMPTY_CONFIG }: Base,
-  buildArgs: ReadonlyMap<string, string>,
-  entries: ReadonlyMap<string, ContextEntry>,
-  turn: Turn,
+export async function planStage(
+  { globals, escape }: Pick<Stages, 'globals' | 'escape'>,
+  { stage, base, buildArgs, entries, budget, turn }: PlanInput,
 ): Promise<Plan> {
+  const { image, config: initial = EMPTY_CONFIG } = base;
   const config: TemplateConfig = structuredClone(initial);
   const env = new Map(config.env.map(({ key, value }) => [key, value]));
   const ofImage = new Map(image.env.map((entry) => split(entry)));
-  const globals = new Map<string, string>();
-  let args = globals;
+  const args = new Map<string, string>();
   const lookup: Lookup = (name) => env.get(name) ?? args.get(name) ?? ofImage.get(name);
-  let shell = SHELL;
+  let shell: readonly string[] = base.shell ?? SHELL;
   let hasOwnCmd = false;
   const steps: Step[] = [];
   const words = (form: Form) => ('words' in form ? form.words : [...shell, form.script]);
-  const budget = { items: 0, sources: 0 };
   const expander = new WordExpander(escape);
+  // A chain of templates or stages has the bound of one.
+  atLine(stage, () => expander.count(JSON.stringify([config.env, config.labels, config.exposed])));
 
-  for (const one of instructions) {
+  for (const one of stage.instructions) {
     const place = { line: one.line, text: one.text };
-    const expand = (word: string) => at(one, () => expander.expand(word, lookup));
+    const expand = (word: string) => atLine(one, () => expander.expand(word, lookup));
     const cwd = config.workdir ?? (image.workdir || ROOT);
     switch (one.type) {
-      case 'from':
-        args = new Map();
-        // A chain of templates has the bound of one Dockerfile.
-        at(one, () => expander.count(JSON.stringify([config.env, config.labels, config.exposed])));
-        break;
       case 'arg':
-        declare(one, expander, args, buildArgs, args === globals ? undefined : globals, lookup);
+        declareArgs(one, expander, args, buildArgs, globals, lookup);
         break;
       case 'env':
         // Variables of the same instruction have their earlier values.
@@ -139,46 +149,23 @@ export async function planBuild(
       case 'copy': {
         const sources = one.sources.map(expand);
         const target = expand(one.target);
-        const planned = await planCopy({ ...one, sources, target }, entries, budget, turn);
         const owner = one.owner === null ? null : expand(one.owner);
-        const absolute = posix.resolve(cwd, target);
-        steps.push({ ...place, type: 'copy', ...planned, target: absolute, owner, mode: one.mode });
+        const common = { ...place, target: posix.resolve(cwd, target), owner, mode: one.mode };
+        if (one.source) {
+          const { source } = one;
+          steps.push({ ...common, type: 'copy-from', source, paths: sources, destination: target });
+          break;
+        }
+        const planned = await planCopy({ ...one, sources, target }, entries, budget, turn);
+        steps.push({ ...common, type: 'copy', ...planned });
       }
     }
   }
   config.env = [...env].map(([key, value]) => ({ key, value }));
-  return { steps, config };
-}
-
-function declare(
-  { args: declared, line }: InstructionOf<'arg'>,
-  expander: WordExpander,
-  args: Map<string, string>,
-  buildArgs: ReadonlyMap<string, string>,
-  globals?: ReadonlyMap<string, string>,
-  lookup: Lookup = (name) => args.get(name),
-): void {
-  for (const { name, value } of declared) {
-    const initial = value === null ? globals?.get(name) : at({ line }, () => expander.expand(value, lookup));
-    const given = buildArgs.get(name) ?? initial;
-    if (given === undefined) continue;
-    at({ line }, () => expander.count(name));
-    if (given !== initial) at({ line }, () => expander.count(given));
-    args.set(name, given);
-  }
+  return { steps, config, shell };
 }
 
 function split(entry: string): [string, string] {
   const index = entry.indexOf('=');
   return index === -1 ? [entry, ''] : [entry.slice(0, index), entry.slice(index + 1)];
-}
-
-/** Adds the line to messages of the expander. */
-function at<T>({ line }: Pick<Instruction, 'line'>, work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    if (error instanceof DockerfileError) throw error;
-    throw new DockerfileError(line, (error as Error).message);
-  }
 }

@@ -4,6 +4,8 @@ export type Form = { words: string[] } | { script: string };
 interface Copy {
   type: 'copy';
   keyword: 'COPY' | 'ADD';
+  /** A stage, an image or a template, as it is written. Null: the context. */
+  from: string | null;
   /** Unexpanded, as the other words. */
   sources: string[];
   target: string;
@@ -18,7 +20,7 @@ export interface Pair {
 }
 
 type Part =
-  | { type: 'from'; image: string }
+  | { type: 'from'; image: string; name: string | null }
   | { type: 'run'; form: Form }
   | Copy
   | { type: 'env' | 'label'; pairs: Pair[] }

@@ -54,13 +54,6 @@ function checkOrder(instructions: readonly Instruction[]): void {
   if (first === undefined) throw new DockerfileError(1, 'there is no FROM');
   if (first.type !== 'from')
     throw new DockerfileError(first.line, 'FROM comes first: only ARG may stand above it');
-  const second = instructions.find((one) => one.type === 'from' && one !== first);
-  if (second) {
-    throw new DockerfileError(
-      second.line,
-      'a second FROM begins another stage: build a template of each stage, and begin with "FROM template:NAME:TAG"',
-    );
-  }
 }
 
 function lineOf(parsed: Parsed): number {
@@ -150,7 +143,7 @@ function fromOf(words: string[]): Part {
     throw new Refusal(`${image.split('=')[0]} of FROM is not supported: leave it out`);
   const isNamed = as?.toUpperCase() === 'AS' && name !== undefined && more.length === 0;
   if (as !== undefined && !isNamed) throw new Refusal('FROM has an image, and "AS name" at most');
-  return { type: 'from', image };
+  return { type: 'from', image, name: name ?? null };
 }
 
 function runOf(content: string, heredoc: boolean): Form {
@@ -197,12 +190,15 @@ function copyOf(keyword: 'COPY' | 'ADD', content: string, escape: string): Part 
   let rest = content;
   let owner: string | null = null;
   let mode: number | null = null;
+  let from: string | null = null;
   for (let flag = /^--(\S+)\s*/.exec(rest); flag; flag = /^--(\S+)\s*/.exec(rest)) {
     const [name, value = ''] = flag[1]!.split(/=(.*)/s);
-    if (name === 'chown' && value !== '') owner = value;
+    if (name === 'from' && keyword === 'COPY') from = fromOfCopy(value);
+    else if (name === 'chown' && value !== '') owner = value;
     else if (name === 'chmod' && /^[0-7]{3,4}$/.test(value)) mode = Number.parseInt(value, 8);
     else if (name === 'chmod') throw new Refusal('--chmod is an octal number, such as 755');
-    else throw new Refusal(`--${name} of ${keyword} is not supported: --chown and --chmod are`);
+    else
+      throw new Refusal(`--${name} of ${keyword} is not supported: --from of COPY, --chown and --chmod are`);
     rest = rest.slice(flag[0].length);
   }
   const words = jsonWords(rest) ?? splitWords(rest, escape);
@@ -222,7 +218,15 @@ function copyOf(keyword: 'COPY' | 'ADD', content: string, escape: string): Part 
       throw new Refusal('ADD of an archive is not supported: use COPY, and unpack it with RUN');
     }
   }
-  return { type: 'copy', keyword, sources, target, owner, mode };
+  return { type: 'copy', keyword, from, sources, target, owner, mode };
+}
+
+/** As in Docker, it has no variables. */
+function fromOfCopy(value: string): string {
+  if (value === '') throw new Refusal('--from names a stage, an image or a template');
+  if (value.includes('$'))
+    throw new Refusal('--from has no variables: give the image a stage, "FROM $IMAGE AS name", and name that');
+  return value;
 }
 
 /** `KEY=value …`, or `KEY` and the remaining text as its value. */

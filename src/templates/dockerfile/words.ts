@@ -1,3 +1,15 @@
+import { DockerfileError } from './error.js';
+
+/** Adds the line to messages of the expander. */
+export function atLine<T>({ line }: { line: number }, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof DockerfileError) throw error;
+    throw new DockerfileError(line, (error as Error).message);
+  }
+}
+
 /** The value of a variable. Undefined: it is not set. */
 export type Lookup = (name: string) => string | undefined;
 

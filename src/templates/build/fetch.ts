@@ -1,0 +1,126 @@
+import type { GuestFiles } from '../../guest/guest.js';
+import { ApiError } from '../../http/errors.js';
+import { withFiles } from '../../sandboxes/files/session.js';
+import type { Visit } from '../../sandboxes/sessions/entrance.js';
+import type { Spool } from '../../snapshots/archives/spool.js';
+import type { StoredContext } from '../context/read.js';
+import { atLine, BuildError } from './failure.js';
+import type { CopyBudget, Step } from './plan.js';
+import { planCopy, type CopyItem } from './plan-copy.js';
+import type { Turn } from './turns.js';
+import { walkSource, type Walked } from './walk.js';
+
+const GIB = 1024 ** 3;
+/** The bytes that all copies of a stage from other disks have. The disk of the service has them meanwhile. */
+export const MOST_FETCHED_BYTES = 4 * GIB;
+const PIECE_BYTES = 256 * 1024;
+const PLACE = { name: 'the disk that COPY takes it from', advice: 'check the path and the stage' };
+
+type CopyFromStep = Extract<Step, { type: 'copy-from' }>;
+
+/** The files of a COPY from another disk. */
+export interface Fetched {
+  items: CopyItem[];
+  intoDirectory: boolean;
+}
+
+interface FetchOptions {
+  spool: Spool;
+  budget: CopyBudget;
+  turn: Turn;
+  signal: AbortSignal;
+}
+
+/** Reads the files that an instruction copies into the spool. Throws BuildError with the line of the instruction. */
+export async function fetchFiles(
+  visit: Visit,
+  { line, paths, destination, source }: CopyFromStep,
+  { spool, budget, turn, signal }: FetchOptions,
+): Promise<Fetched> {
+  try {
+    return await withFiles(visit, async ({ files, record }) => {
+      const found: Walked = new Map();
+      for (const path of paths) {
+        await explained(async () => walkSource(files, path, found, signal));
+      }
+      const entries = new Map([...found].map(([path, { entry }]) => [path, entry]));
+      const copy = { line, keyword: 'COPY' as const, sources: paths, target: destination, source };
+      const planned = await planCopy(copy, entries, budget, turn, PLACE);
+      const read = new Set<unknown>();
+      for (const { entry } of planned.items) {
+        if (entry.type !== 'file' || read.has(entry)) continue;
+        read.add(entry);
+        signal.throwIfAborted();
+        entry.position = spool.length;
+        entry.size = await readFile(files, found.get(entry.path)!.real, spool);
+        record.sent(entry.size);
+      }
+      return planned;
+    });
+  } catch (error) {
+    throw atLine(error, line);
+  }
+}
+
+/** The content of entries that were fetched. */
+export function contentOf(spool: Spool): Pick<StoredContext, 'read'> {
+  return {
+    async *read({ position, size }) {
+      for (let at = position; at < position + size;) {
+        const buffer = Buffer.allocUnsafe(Math.min(PIECE_BYTES, position + size - at));
+        const { bytesRead } = await spool.handle.read(buffer, 0, buffer.length, at);
+        if (bytesRead === 0) throw new Error('the files of a stage are incomplete');
+        yield buffer.subarray(0, bytesRead);
+        at += bytesRead;
+      }
+    },
+  };
+}
+
+async function readFile(files: GuestFiles, path: string, spool: Spool): Promise<number> {
+  const handle = await files.open(path, READ);
+  let offset = 0;
+  for (;;) {
+    const piece = await files.read(handle, BigInt(offset), PIECE_BYTES);
+    if (piece.length === 0) break;
+    offset += piece.length;
+    if (spool.length + piece.length > MOST_FETCHED_BYTES) {
+      throw new BuildError(
+        'step_failed',
+        `the copies of a stage have more than ${MOST_FETCHED_BYTES / GIB} GiB: copy less, or begin with the stage`,
+      );
+    }
+    await append(spool, piece);
+  }
+  await files.close(handle);
+  return offset;
+}
+
+const READ = {
+  read: true,
+  write: false,
+  append: false,
+  create: false,
+  truncate: false,
+  createNew: false,
+  mode: 0,
+};
+
+async function append(spool: Spool, piece: Buffer): Promise<void> {
+  try {
+    await spool.append(piece);
+  } catch (cause) {
+    if (!(cause instanceof ApiError)) throw cause;
+    throw new BuildError(cause.kind, cause.message, null, { cause });
+  }
+}
+
+/** Errors of a walk are for the caller, unless they are those of the sandbox. */
+async function explained(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (cause) {
+    if ((cause as Error).constructor !== Error) throw cause;
+    throw new BuildError('step_failed', `COPY: ${(cause as Error).message}`, null, { cause });
+  }
+}

@@ -1,0 +1,259 @@
+import type { TemplateConfig } from '../../spec/template-config.js';
+import { Spool } from '../../snapshots/archives/spool.js';
+import type { StoredContext } from '../context/read.js';
+import { showSource, type Source, type Stage, type Stages } from '../dockerfile/stages.js';
+import { keepLayer, useLayers } from '../layer-queries.js';
+import { findNamed, updateTemplate, type BaseImage } from '../queries.js';
+import { captureBuild } from './capture.js';
+import type { CurrentSandbox } from './current-sandbox.js';
+import { digestsOf } from './digests.js';
+import { inBuild, type BuildEnvironment } from './environment.js';
+import { executeStep } from './execute.js';
+import { BuildError } from './failure.js';
+import { contentOf, fetchFiles, type Fetched } from './fetch.js';
+import { planStage, type CopyBudget, type Plan, type Step } from './plan.js';
+import type { RunningSandbox, Start } from './sandbox.js';
+import type { Turn } from './turns.js';
+
+/** A disk outside of the file. */
+interface OuterDisk {
+  start: Start;
+  /** Null: the engine does not tell, so nothing is cached. */
+  digest: string | null;
+  image: BaseImage;
+  config?: TemplateConfig;
+}
+
+interface PlannedStage {
+  stage: Stage;
+  plan: Plan;
+  image: BaseImage;
+  /** Of the disk after each step. Those that are missing are not known. */
+  digests: string[];
+  /** Of the disk of the stage. Null: it is not known. */
+  digest: string | null;
+  /** The number of the first step among all of the build. */
+  first: number;
+}
+
+type CopyFromStep = Extract<Step, { type: 'copy-from' }>;
+
+/** Builds the stages of a Dockerfile, each once, and only if another one or the template needs its disk. */
+export class StageBuilder {
+  private readonly planned = new Map<number, PlannedStage>();
+  private readonly disks = new Map<number, string>();
+  private readonly outer = new Map<string, OuterDisk>();
+  private readonly budget: CopyBudget = { items: 0, sources: 0 };
+  private total = 0;
+  private done = 0;
+  private executed = 0;
+
+  constructor(
+    private readonly env: BuildEnvironment,
+    private readonly sandbox: CurrentSandbox,
+    private readonly file: Stages,
+    private readonly context: StoredContext,
+    private readonly turn: Turn,
+  ) {}
+
+  /** In the order of the file: a stage needs earlier ones alone. */
+  async plan(stage: Stage): Promise<void> {
+    const { context, turn, budget } = this;
+    this.env.log.say(`FROM ${showSource(stage.base, this.file.stages)}`);
+    const begun = await this.beginningOf(stage.base);
+    const buildArgs = new Map(Object.entries(this.env.row.build_args));
+    const base = {
+      image: begun.image,
+      ...(begun.config ? { config: begun.config } : {}),
+      ...(begun.shell ? { shell: begun.shell } : {}),
+    };
+    const plan = await planStage(this.file, { stage, base, buildArgs, entries: context.entries, budget, turn });
+    const { steps } = plan;
+    for (const step of steps) if (step.type === 'copy-from') await this.digestOf(step.source);
+    const digests =
+      begun.digest === null
+        ? []
+        : await digestsOf(begun.digest, steps, turn, (source) => this.knownDigest(source));
+    const digest = digests.length < steps.length ? null : (digests.at(-1) ?? begun.digest);
+    this.planned.set(stage.index, { stage, plan, image: begun.image, digests, digest, first: this.total });
+    this.total += steps.length;
+  }
+
+  /** The snapshot of the disk of a stage, and the values for sandboxes. */
+  async build({ index }: Stage): Promise<{ snapshotId: string; config: TemplateConfig; image: BaseImage }> {
+    const snapshotId = await this.diskOf(index);
+    const { plan, image } = this.planned.get(index)!;
+    // The steps of stages that only cached steps needed are cached too.
+    const steps_cached = this.total - this.executed;
+    await inBuild(this.env, async (tx) => updateTemplate(tx, this.env.row, { steps_cached }, this.env.ctx.now()));
+    return { snapshotId, config: plan.config, image };
+  }
+
+  private async diskOf(index: number): Promise<string> {
+    const known = this.disks.get(index);
+    if (known !== undefined) return known;
+    const made = await this.makeDisk(this.planned.get(index)!);
+    this.disks.set(index, made);
+    return made;
+  }
+
+  private async makeDisk({ stage, plan: { steps }, digests, first }: PlannedStage): Promise<string> {
+    const { env, sandbox, context } = this;
+    const { row, log, signal } = env;
+    const cached = row.uses_cache ? await this.findCached(digests) : undefined;
+    let at = cached?.count ?? 0;
+    for (const [offset, step] of steps.slice(0, at).entries()) log.say(`${this.title(step, first + offset)} (cached)`);
+    if (at > 0) await this.note(at);
+    if (cached && at === steps.length) return cached.snapshotId;
+    let start = cached ? { snapshotId: cached.snapshotId } : await this.startOf(stage.base);
+    if (steps.length === 0 && stage.base.type === 'stage' && 'snapshotId' in start) return start.snapshotId;
+    const spool = await Spool.open(env.ctx.disk);
+    try {
+      const fetched = await this.fetchAll(steps.slice(at), spool);
+      for (;;) {
+        const current = await this.begin(start);
+        const end = row.uses_cache ? endOfGroup(steps, at) : steps.length;
+        for (; at < end; at += 1) {
+          const step = steps[at]!;
+          log.say(this.title(step, first + at));
+          const files = step.type === 'copy-from' ? fetched.get(step) : undefined;
+          if (step.type === 'copy-from')
+            await executeStep(current, { ...step, ...files!, type: 'copy' }, { context: contentOf(spool), log, signal });
+          else await executeStep(current, step, { context, log, signal });
+          this.executed += 1;
+          await this.note(1);
+        }
+        const made = await captureBuild(env, current.id);
+        const digest = digests[at - 1];
+        if (digest !== undefined) await this.keep(digest, made);
+        await sandbox.remove();
+        if (at === steps.length) return made;
+        start = { snapshotId: made };
+      }
+    } finally {
+      await spool.close();
+    }
+  }
+
+  /** Before the sandbox of the stage starts: one of a build runs at a time. */
+  private async fetchAll(steps: readonly Step[], spool: Spool): Promise<Map<CopyFromStep, Fetched>> {
+    const { env, budget, turn } = this;
+    const { signal } = env;
+    const fetched = new Map<CopyFromStep, Fetched>();
+    const copies = steps.filter((step) => step.type === 'copy-from');
+    const keys = new Map(copies.map((step) => [step, JSON.stringify(step.source)]));
+    for (const key of new Set(keys.values())) {
+      const ofSource = copies.filter((step) => keys.get(step) === key);
+      const start = await this.startOf(ofSource[0]!.source);
+      const { visit } = await this.begin(start);
+      for (const step of ofSource) {
+        const files = await fetchFiles(await visit(), step, { spool, budget, turn, signal });
+        fetched.set(step, files);
+      }
+    }
+    return fetched;
+  }
+
+  private async startOf(source: Source): Promise<Start> {
+    if (source.type === 'stage') return { snapshotId: await this.diskOf(source.index) };
+    return (await this.outerDisk(source)).start;
+  }
+
+  private async begin(start: Start): Promise<RunningSandbox> {
+    const running = await this.sandbox.get(start);
+    const planned = 'image' in start ? this.outer.get(start.image) : undefined;
+    // The digest is a part of the keys of the cache.
+    if (planned && planned.digest !== running.imageDigest)
+      throw new BuildError('sandbox_failed', 'the image was replaced in its registry during the build: repeat the request');
+    return running;
+  }
+
+  private async beginningOf(source: Source): Promise<Omit<OuterDisk, 'start'> & { shell?: readonly string[] }> {
+    if (source.type !== 'stage') return this.outerDisk(source);
+    const { plan, image, digest } = this.planned.get(source.index)!;
+    return { digest, image, config: plan.config, shell: plan.shell };
+  }
+
+  private async digestOf(source: Source): Promise<void> {
+    if (source.type !== 'stage') await this.outerDisk(source);
+  }
+
+  private knownDigest(source: Source): string | null {
+    if (source.type === 'stage') return this.planned.get(source.index)!.digest;
+    return this.outer.get(showSource(source, []))?.digest ?? null;
+  }
+
+  private async outerDisk(source: Exclude<Source, { type: 'stage' }>): Promise<OuterDisk> {
+    const key = showSource(source, []);
+    const known = this.outer.get(key);
+    if (known) return known;
+    const found = source.type === 'template' ? await this.template(source) : await this.image(source.reference);
+    this.outer.set(key, found);
+    return found;
+  }
+
+  private async template({ name, tag }: { name: string; tag: string }): Promise<OuterDisk> {
+    const { ctx, row } = this.env;
+    const { org_id: orgId, key_labels: labels } = row;
+    const found = await findNamed(ctx.pool, { orgId, labels }, name, tag);
+    if (!found?.snapshot_id || !found.image_config || !found.config || found.worker_id !== row.worker_id) {
+      throw new BuildError(
+        'template_not_found',
+        `FROM: there is no template "${name}:${tag}" any more: name another one`,
+      );
+    }
+    const { snapshot_id: snapshotId, image_config: image, config } = found;
+    return { start: { snapshotId }, digest: `snapshot ${snapshotId}`, image, config };
+  }
+
+  /** The sandbox of an image tells its digest and its configuration. */
+  private async image(reference: string): Promise<OuterDisk> {
+    const start = { image: reference };
+    const { id, imageDigest } = await this.sandbox.get(start);
+    const found = await this.env.ctx.runtime.snapshots?.imageConfig(id);
+    if (!found)
+      throw new BuildError('sandbox_failed', 'the sandbox of the build was deleted: repeat the request');
+    const { env: variables, user, workdir } = found;
+    return { start, digest: imageDigest, image: { env: variables, user, workdir } };
+  }
+
+  private title(step: Step, index: number): string {
+    return `step ${index + 1} of ${this.total}: ${step.text}`;
+  }
+
+  private async note(steps: number): Promise<void> {
+    const { ctx, row } = this.env;
+    this.done += steps;
+    const change = { steps_done: this.done, steps_cached: this.done - this.executed };
+    await inBuild(this.env, async (tx) => updateTemplate(tx, row, change, ctx.now()));
+  }
+
+  /** The most steps whose result an earlier build has left. */
+  private async findCached(
+    digests: readonly string[],
+  ): Promise<{ count: number; snapshotId: string } | undefined> {
+    if (digests.length === 0) return undefined;
+    const { ctx, row } = this.env;
+    const found = await inBuild(this.env, async (tx) =>
+      useLayers(tx, { ...row, template_id: row.id }, digests, ctx.now()),
+    );
+    for (let count = digests.length; count > 0; count -= 1) {
+      const snapshotId = found.get(digests[count - 1]!);
+      if (snapshotId !== undefined) return { count, snapshotId };
+    }
+    return undefined;
+  }
+
+  private async keep(digest: string, snapshot_id: string): Promise<void> {
+    const { ctx, row } = this.env;
+    const { org_id, worker_id } = row;
+    const layer = { org_id, worker_id, digest, snapshot_id, template_id: row.id };
+    await inBuild(this.env, async (tx) => keepLayer(tx, layer, ctx.now()));
+  }
+}
+
+/** The steps up to a RUN. The end of the build has no group of its own. */
+function endOfGroup(steps: readonly Step[], begin: number): number {
+  const run = steps.findIndex(({ type }, index) => index >= begin && type === 'run');
+  return run === -1 ? steps.length : run + 1;
+}
