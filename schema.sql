@@ -1000,6 +1000,7 @@ create table templates (
   completed_at timestamp with time zone,
   removed_at timestamp with time zone,
   key_labels jsonb not null default '{}'::jsonb,
+  target text,
   constraint templates_pkey PRIMARY KEY (org_id, id),
   constraint templates_check CHECK (((status <> 'succeeded'::text) OR ((snapshot_id IS NOT NULL) AND (config IS NOT NULL) AND (image_config IS NOT NULL)))),
   constraint templates_check1 CHECK (((status = ANY (ARRAY['failed'::text, 'cancelled'::text])) = (error_code IS NOT NULL))),

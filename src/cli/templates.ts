@@ -69,7 +69,10 @@ function buildCommand(env: NodeJS.ProcessEnv): Command {
     )
     .option('-f, --file <path>', 'the Dockerfile, in the context', 'Dockerfile')
     .option('--build-arg <NAME=value>', 'a value for ARG, which is not secret; repeatable', addLabel, {})
-    .option('--target <stage>', 'the stage of the Dockerfile to build, by its name or number (default: the last one)')
+    .option(
+      '--target <stage>',
+      'the stage of the Dockerfile to build, by its name or number (default: the last one)',
+    )
     .option('--label <key=value>', 'a label of the template and its build; repeatable', addLabel, {})
     .option('--vcpus <number>', 'vCPUs of the sandboxes of the build', wholeNumber)
     .option('--memory-mib <number>', 'memory of the sandboxes of the build', wholeNumber)
@@ -161,7 +164,17 @@ async function find(client: Client, reference: string, { isNewest = false } = {}
   return found;
 }
 
-function queryOf({ tag, file, buildArg, target, label, network, timeout, cache, ...options }: BuildOptions): string {
+function queryOf({
+  tag,
+  file,
+  buildArg,
+  target,
+  label,
+  network,
+  timeout,
+  cache,
+  ...options
+}: BuildOptions): string {
   const { vcpus, memoryMib: memory_mib, diskMib: disk_size_mib } = options;
   const resources = given({ vcpus, memory_mib, disk_size_mib });
   const sandbox = given({ network, resources: Object.keys(resources).length > 0 ? resources : undefined });

@@ -19,7 +19,14 @@ import { deleteContext } from './context/queries.js';
 import { receiveBuild, type Received } from './context/receive.js';
 import { DockerfileError, refusalOf } from './dockerfile/error.js';
 import { parseDockerfile } from './dockerfile/parse.js';
-import { neededStages, readStages, showSource, sourcesOf, targetOf, type Source } from './dockerfile/stages.js';
+import {
+  neededStages,
+  readStages,
+  showSource,
+  sourcesOf,
+  targetOf,
+  type Source,
+} from './dockerfile/stages.js';
 import { presentTemplate } from './present.js';
 import { countUnfinished, findNamed, insertTemplate } from './queries.js';
 import { readRequest, type BuildQuery } from './read-request.js';
@@ -82,7 +89,10 @@ function checkBuild(
     const target = targetOf(file, wanted);
     if (!target) {
       const names = file.stages.map(({ name, index }) => name ?? `${index}`).join(', ');
-      throw badParameter('target', `target: the Dockerfile has no such stage; its stages are ${names.slice(0, 500)}`);
+      throw badParameter(
+        'target',
+        `target: the Dockerfile has no such stage; its stages are ${names.slice(0, 500)}`,
+      );
     }
     const stages = neededStages(file, target);
     const sources = stages.flatMap(sourcesOf);
@@ -182,9 +192,11 @@ async function workerOf(ctx: Context, tx: Sql, caller: Caller, sources: readonly
     if (source.type !== 'template') continue;
     const { name, tag } = source;
     const found = await findNamed(tx, readerOf(caller), name, tag);
-    if (!found || found.runtime !== ctx.runtime.name) return refuse(`FROM: there is no template "${name}:${tag}"`);
+    if (!found || found.runtime !== ctx.runtime.name) return refuse(`there is no template "${name}:${tag}"`);
     if (workerId !== undefined && found.worker_id !== workerId)
-      return refuse(`the template "${name}:${tag}" is on another engine than those before: build it again beside them`);
+      return refuse(
+        `the template "${name}:${tag}" is on another engine than those before: build it again beside them`,
+      );
     workerId = found.worker_id;
   }
   return workerId ?? ctx.runtime.engineId;

@@ -51,6 +51,24 @@ describe('sandkeep templates', () => {
     expect((await templates('list')).out).toBe('no templates\n');
   });
 
+  test('builds the stage of --target', async () => {
+    const staged = join(folder, 'staged');
+    mkdirSync(staged);
+    writeFileSync(
+      join(staged, 'Dockerfile'),
+      'FROM busybox:1 AS one\nENV A=1\nFROM busybox:2\nFROM one AS three\n',
+    );
+    const args = ['build', staged, '-t', 'staged:1', '--target'];
+    const one = await templates(...args, 'one');
+    expect([one.code, one.out]).toEqual([
+      0,
+      expect.stringMatching(/^FROM busybox:1\nthe template is built\n/),
+    ]);
+    expect((await templates(...args, '2')).out).toMatch(/^FROM busybox:1\nFROM one\nthe template is built\n/);
+    expectRefused(await templates(...args, 'four'), 'its stages are one, 1, three');
+    expect((await templates('build', '--help')).out).toContain('--target <stage>');
+  });
+
   test('fails with the reason', async () => {
     const other = join(folder, 'other');
     mkdirSync(other);

@@ -1,3 +1,5 @@
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { makeClient, type Client } from '../support/client.js';
 import { describeDocker, docker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
@@ -83,15 +85,48 @@ describeDocker('after kill -9 in a build', () => {
       Dockerfile: `FROM ${IMAGE}\n${steps}`,
       a: 'content',
     });
+    expect(await killIn(files, moment, condition)).toBe('interrupted');
+  });
+
+  test.each([
+    [
+      'a stage is kept and the next one begins',
+      `templates t where id = $1 and sandbox_id is not null and exists (
+         select from template_layers l where l.template_id = t.id)`,
+    ],
+    [
+      'the files of a stage are read',
+      `sandbox_sessions s join templates t on t.sandbox_id = s.sandbox_id where t.id = $1 and t.steps_done = 1
+         and s.details ->> 'kind' = 'files'`,
+    ],
+    [
+      'the last stage runs',
+      `template_logs where template_id = $1 and source = 'stdout' and text like '%begun%'`,
+    ],
+  ])('when %s, a later build of the stages begins with those that are kept', async (moment, condition) => {
+    const file = (end: string) => `FROM ${IMAGE} AS made
+RUN echo "${moment}" > /made; busybox dd if=/dev/urandom of=/large bs=1M count=64
+FROM ${IMAGE}
+COPY --from=made /made /large /kept/
+RUN echo begun; ${end}
+`;
+    expect(await killIn(file('sleep 600'), moment, condition)).toBe('interrupted');
+    const built = await build(client, 'staged:1', file('cat /kept/made'), { sandbox: SANDBOX });
+    expect([built['status'], built['error']]).toEqual(['succeeded', null]);
+    expect(built['steps_cached']).toBeGreaterThanOrEqual(1);
+  });
+
+  /** Kills the service when a count of rows is not 0, and starts it again. Returns the error code of the build. */
+  async function killIn(body: string, moment: string, condition: string): Promise<string> {
     const query = { tag: 'killed:1', sandbox: SANDBOX };
-    const { body } = await client.post('/v1/templates', files, query);
-    await until(moment, async () => (await count(condition, body.id)) > 0);
+    const { body: requested } = await client.post('/v1/templates', body, query);
+    await until(moment, async () => (await count(condition, requested.id)) > 0);
     kill('SIGKILL', service.pid);
     await service.exited;
     service = await serve();
     client = clientOf();
-    const ended = await endedBuild(client, body.id);
-    expect([ended['status'], ended['error'].code]).toEqual(['failed', 'interrupted']);
+    const ended = await endedBuild(client, requested.id);
+    expect(ended['status']).toBe('failed');
     await until('its sandbox is gone', async () => (await containers()).length === 0);
     await until(
       'the build has no sandbox',
@@ -104,7 +139,11 @@ describeDocker('after kill -9 in a build', () => {
       const kept = await count(`snapshots where removed_at is null and status <> 'failed'`);
       return kept === layers && (await images()).length === layers;
     });
-  });
+    // The files of stages have no names.
+    const spools = join(folder, 'imports');
+    expect(existsSync(spools) ? readdirSync(spools) : []).toEqual([]);
+    return ended['error'].code as string;
+  }
 
   test('the same steps are built afterwards, and everything goes with the template', async () => {
     const file = `FROM ${IMAGE}\nRUN echo whole > /whole\n`;

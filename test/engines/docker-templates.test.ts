@@ -122,34 +122,37 @@ FROM \${BASE} AS unused
 RUN exit 3
 
 FROM tools AS more
-RUN echo more-\$OF_TOOLS > /out/more
+RUN echo more-$OF_TOOLS > /out/more
 
 FROM ${IMAGE}
 WORKDIR /app
 COPY --from=tools /linked ./all/
 COPY --from=more /out/more more.txt
 COPY --from=2 --chown=1234:5678 --chmod=600 /out/b* /out/sub/file few/
-COPY --from=${IMAGE} /bin/busybox /bin/copied
+COPY --from=${IMAGE} /bin/busybox /opt/busybox
 RUN echo ${said} > said
 `;
     const first = await built('staged:1', dockerfile('one'));
-    expect(first['status'], `${JSON.stringify(first['error'])} ${await textOf(first['id'])}`).toBe('succeeded');
+    expect(first['status'], `${JSON.stringify(first['error'])} ${await textOf(first['id'])}`).toBe(
+      'succeeded',
+    );
     expect([first['steps'], first['steps_done'], first['steps_cached']]).toEqual([9, 9, 0]);
     expect(await textOf(first['id'])).not.toContain('exit 3');
     const id = await startFrom('staged', 'staged:1');
-    expect(await exec(id, 'cat all/base all/sub/file more.txt said; readlink all/link; ls -d all/empty')).toBe(
-      `${IMAGE}\nsub\nmore-yes\none\nbase\nall/empty\n`,
-    );
-    expect(await exec(id, 'busybox stat -c "%a %u %g" all/exec few/base few/file all; /bin/copied echo runs')).toBe(
-      '4755 0 0\n600 1234 5678\n600 1234 5678\n755 0 0\nruns\n',
-    );
+    expect(
+      await exec(id, 'cat all/base all/sub/file more.txt said; readlink all/link; ls -d all/empty'),
+    ).toBe(`${IMAGE}\nsub\nmore-yes\none\nbase\nall/empty\n`);
+    expect(
+      await exec(id, 'busybox stat -c "%a %u %g" all/exec few/base few/file all; /opt/busybox echo runs'),
+    ).toBe('4755 0 0\n600 1234 5678\n600 1234 5678\n755 0 0\nruns\n');
     expect(await exec(id, 'env | grep OF_TOOLS || echo none')).toBe('none\n');
 
-    // The stages are cached, and only the last step runs.
+    // The stages are cached. The last one is kept as a whole: its copies run again with its changed RUN.
     const second = await built('staged:2', dockerfile('two'));
-    expect([second['status'], second['steps'], second['steps_cached']]).toEqual(['succeeded', 9, 8]);
+    expect([second['status'], second['steps_done'], second['steps_cached']]).toEqual(['succeeded', 9, 3]);
     const same = await built('staged:3', dockerfile('two'));
-    expect([same['steps_cached'], same['snapshot_id'], same['digest']]).toEqual([
+    expect([same['steps_done'], same['steps_cached'], same['snapshot_id'], same['digest']]).toEqual([
+      9,
       9,
       second['snapshot_id'],
       second['digest'],
@@ -168,18 +171,68 @@ RUN echo ${said} > said
   });
 
   test('a source that is missing, of the kernel or no file ends the build with its line', async () => {
-    const from = (paths: string) => `FROM ${IMAGE} AS a\nRUN mkfifo /pipe || busybox mkfifo /pipe\nFROM ${IMAGE}\nCOPY --from=a ${paths}`;
+    const from = (paths: string) =>
+      `FROM ${IMAGE} AS a\nRUN busybox mkfifo /pipe; ln -s loop /loop\nFROM ${IMAGE}\nCOPY --from=a ${paths}`;
     for (const [paths, message] of [
       ['/none /', 'is not on the disk'],
       ['/n*ne /x/', 'matches nothing'],
       ['/proc/version /', 'of the kernel'],
       ['/pipe /', 'neither a file'],
+      ['/loop /', 'is not on the disk'],
+      ['/../etc/passwd /', 'leads out of'],
     ] as const) {
       const failed = await built('refused:1', from(paths));
       expect([paths, failed['status'], failed['error']]).toMatchObject([paths, 'failed', { line: 4 }]);
       expect(failed['error'].message).toContain(message);
       expect(failed['sandbox_id']).toBeNull();
     }
+  });
+
+  test('an image that is not there ends the build with the line of its COPY or FROM', async () => {
+    for (const [file, line] of [
+      [`FROM ${IMAGE}\nRUN true\nCOPY --from=sandkeep-none /a /`, 3],
+      [`FROM ${IMAGE}\n\nFROM sandkeep-none`, 3],
+    ] as const) {
+      const failed = await built('no-image:1', file);
+      expect([failed['status'], failed['error']]).toMatchObject(['failed', { code: 'sandbox_failed', line }]);
+      expect(failed['error'].message).toContain('sandkeep-none');
+    }
+  });
+
+  test('a link of a stage leads to files of its own disk, and nothing of a stage stays but its copies', async () => {
+    const made = await built(
+      'kept:1',
+      `FROM ${IMAGE} AS a
+ARG TOKEN
+RUN mkdir -p /out /etc && echo of-stage > /etc/marker && echo "$TOKEN" > /secret
+RUN ln -s ../../../../../../etc/marker /out/up && ln -s /proc/1/root/secret /out/root && ln -s /secret /out/abs
+FROM ${IMAGE}
+RUN mkdir -p /etc && echo of-final > /etc/marker
+COPY --from=a /out/up /copied
+COPY --from=a /out /out
+`,
+      { build_args: '{"TOKEN":"hidden-value"}' },
+    );
+    expect(made['status'], await textOf(made['id'])).toBe('succeeded');
+    const id = await startFrom('kept', 'kept:1');
+    expect(await exec(id, 'cat /copied /out/up; readlink /out/abs; test -e /out/abs || echo none')).toBe(
+      'of-stage\nof-final\n/secret\nnone\n',
+    );
+    expect(
+      await exec(
+        id,
+        'busybox grep -rl hidden-value /bin /etc /out /copied /root 2>/dev/null; env | busybox grep hidden; true',
+      ),
+    ).toBe('');
+    const [image] = await docker.listImages({
+      filters: { label: [`dev.sandkeep.snapshot=${made['snapshot_id']}`] },
+    });
+    if (image) {
+      const { Id } = image;
+      const told = JSON.stringify([await docker.getImage(Id).inspect(), await docker.getImage(Id).history()]);
+      expect(told).not.toContain('hidden-value');
+    }
+    expect(JSON.stringify(made['config'])).not.toContain('hidden-value');
   });
 
   test('steps that an earlier build has run are not run again', async () => {

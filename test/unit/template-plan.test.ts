@@ -129,6 +129,44 @@ test('a template on a template has its values, and a new entrypoint drops its co
   expect(steps[0]).toMatchObject({ env: ['A=1'], user: 'root' });
 });
 
+test('a stage on a stage has its values, variables of ARG and SHELL, and another stage has none of them', async () => {
+  const text = `ARG G=1
+FROM image AS one
+ARG G
+ARG TOKEN=default
+ENV A=1
+SHELL ["/bin/bash", "-c"]
+RUN one
+FROM one AS two
+RUN $TOKEN
+COPY --from=one /$TOKEN /
+FROM image
+COPY --from=two /$TOKEN$G /x
+RUN three`;
+  const buildArgs = new Map([['TOKEN', 'given']]);
+  const file = readStages(parseDockerfile(text), buildArgs);
+  const budget = { items: 0, sources: 0 };
+  const planned = async (index: number, base: object = {}) => {
+    const stage = file.stages[index]!;
+    const entries = contextOf({});
+    return planStage(file, { stage, base: { image: IMAGE, ...base }, buildArgs, entries, budget, turn });
+  };
+  const { steps: _, ...one } = await planned(0);
+  const two = await planned(1, one);
+  expect(two.steps[0]).toMatchObject({
+    args: ['/bin/bash', '-c', '$TOKEN'],
+    env: ['G=1', 'TOKEN=given', 'A=1'],
+  });
+  expect(two.steps[1]).toMatchObject({
+    type: 'copy-from',
+    source: { type: 'stage', index: 0 },
+    paths: ['/given'],
+  });
+  const last = await planned(2);
+  expect(last.steps).toMatchObject([{ paths: ['/'] }, { args: ['/bin/sh', '-c', 'three'], env: [] }]);
+  expect(JSON.stringify(last)).not.toMatch(/given|default/);
+});
+
 const CONTEXT = {
   'a.txt': '1',
   'b.txt': '2',

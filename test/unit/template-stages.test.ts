@@ -56,18 +56,38 @@ test('only the stages that the target needs are built', () => {
   for (const none of ['other', '4', '-1', '']) expect(targetOf(file, none)).toBeUndefined();
 });
 
-test.each([
+test.each<[string, number, string]>([
   ['FROM a AS x\nFROM b AS X', 2, 'two stages have the name "x"'],
   ['FROM a AS 1x', 1, 'is no name of a stage'],
-  ['FROM a AS x\nCOPY --from=x /a /', 2, undefined],
+  ['FROM a AS x\nCOPY --from=X /a /', 2, '"X" is this stage or a later one'],
+  ['FROM a\nCOPY --from=x /a /\nFROM b AS X', 2, '"x" is this stage or a later one'],
+  ['FROM a AS x\nCOPY --from=y /a /\nFROM b AS y\nCOPY --from=x /a /', 2, '"y" is this stage or a later one'],
+  ['FROM a\nCOPY --from=99999999999999999999 /a /', 2, 'there is no stage 9999999999 above'],
+  ['FROM a\nCOPY --from=-1 /a /', 2, 'no stage above this one'],
+  ['FROM a\nCOPY --from= /a /', 2, '--from names a stage'],
+  ['FROM a\nCOPY --from=$V /a /', 2, '--from has no variables'],
+  ['FROM a\nADD --from=0 /a /', 2, '--from of ADD is not supported'],
   ['FROM a\nCOPY --from=0 /a /', 2, 'there is no stage 0 above'],
   ['FROM a\nCOPY --from=1 /a /\nFROM b', 2, 'there is no stage 1 above'],
   ['FROM a\nCOPY --from=scratch /a /', 2, 'scratch is not supported'],
-  ['FROM a\nCOPY --from=Not/An:Image:at /a /', 2, 'is no stage above this one'],
+  ['FROM a\nCOPY --from=Not/An:Image:at /a /', 2, 'no stage above this one'],
   ['FROM a\nFROM template:', 2, 'no template'],
-  [`${'FROM a\n'.repeat(MOST_STAGES + 1)}`, MOST_STAGES + 1, `at most ${MOST_STAGES} stages`],
-])('%j is read, or refused by its line', (text, line, message) => {
-  // The name of the stage itself is that of an image.
-  if (message === undefined) expect(sourcesOf(read(text).stages[0]!)[1]).toEqual({ type: 'image', reference: 'x' });
-  else expect(() => read(text)).toThrow(expect.objectContaining({ line, message: expect.stringContaining(message) as string }));
+  ['FROM a\n'.repeat(MOST_STAGES + 1), MOST_STAGES + 1, `at most ${MOST_STAGES} stages`],
+])('%j is refused by its line', (text, line, message) => {
+  expect(() => read(text)).toThrow(
+    expect.objectContaining({ line, message: expect.stringContaining(message) as string }),
+  );
+});
+
+test('a thousand stages are refused', () => {
+  expect(() => read('FROM a\n'.repeat(1_000))).toThrow('at most 200 instructions');
+});
+
+test('FROM with the name of its own stage, or of a later one, is an image, so that there is no cycle', () => {
+  const { stages } = read('FROM b AS a\nFROM a AS b\nFROM c AS c');
+  expect(stages.map(({ base }) => base)).toEqual([
+    { type: 'image', reference: 'b' },
+    { type: 'stage', index: 0 },
+    { type: 'image', reference: 'c' },
+  ]);
 });

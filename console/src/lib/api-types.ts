@@ -1330,6 +1330,7 @@ export type TemplateResponse = {
   snapshot_id: string | null;
   digest: string | null;
   dockerfile: string;
+  target: string | null;
   context_digest: string | null;
   sandbox_id: string | null;
   labels: Record<string, string>;
@@ -1928,6 +1929,7 @@ export interface Operations {
       tag: string;
       dockerfile?: string;
       build_args?: string;
+      target?: string;
       labels?: string;
       sandbox?: string;
       cache?: boolean;

@@ -42,8 +42,14 @@ export class Spool {
     await mkdir(folder, { recursive: true, mode: 0o700 });
     const path = join(folder, randomUUID());
     const handle = await open(path, 'wx+', 0o600);
-    await unlink(path);
-    return new Spool(handle, disk, 0);
+    const spool = new Spool(handle, disk, 0);
+    try {
+      await unlink(path);
+      return spool;
+    } catch (error) {
+      await spool.close();
+      throw error;
+    }
   }
 
   get length(): number {

@@ -7,7 +7,7 @@ export class CurrentSandbox {
 
   constructor(private readonly env: BuildEnvironment) {}
 
-  /** One that began like that, and in which nothing was changed: the running one, or a new one. */
+  /** The running sandbox if it began like this, or else a new one. No step has changed its disk. */
   async get(start: Start): Promise<RunningSandbox> {
     const begin = JSON.stringify(start);
     if (this.current && this.current.begin !== begin) await this.remove();

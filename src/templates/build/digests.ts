@@ -32,12 +32,7 @@ export async function digestsOf(
   return digests;
 }
 
-async function addInput(
-  hash: Hash,
-  step: Step,
-  source: string | undefined,
-  turn: Turn,
-): Promise<void> {
+async function addInput(hash: Hash, step: Step, source: string | undefined, turn: Turn): Promise<void> {
   const add = (value: unknown) => void hash.update(`\n${JSON.stringify(value)}`);
   if (step.type === 'run') await turn(() => add(['run', step.args, step.env, step.cwd, step.user]));
   else if (step.type === 'workdir') await turn(() => add(['workdir', step.path]));

@@ -4,11 +4,11 @@ import { withFiles } from '../../sandboxes/files/session.js';
 import type { Visit } from '../../sandboxes/sessions/entrance.js';
 import type { Spool } from '../../snapshots/archives/spool.js';
 import type { StoredContext } from '../context/read.js';
-import { atLine, BuildError } from './failure.js';
+import { BuildError } from './failure.js';
 import type { CopyBudget, Step } from './plan.js';
 import { planCopy, type CopyItem } from './plan-copy.js';
 import type { Turn } from './turns.js';
-import { walkSource, type Walked } from './walk.js';
+import { SourceWalk } from './walk.js';
 
 const GIB = 1024 ** 3;
 /** The bytes that all copies of a stage from other disks have. The disk of the service has them meanwhile. */
@@ -31,35 +31,28 @@ interface FetchOptions {
   signal: AbortSignal;
 }
 
-/** Reads the files that an instruction copies into the spool. Throws BuildError with the line of the instruction. */
+/** Reads the files that an instruction copies into the spool. Throws BuildError or DockerfileError. */
 export async function fetchFiles(
   visit: Visit,
   { line, paths, destination, source }: CopyFromStep,
   { spool, budget, turn, signal }: FetchOptions,
 ): Promise<Fetched> {
-  try {
-    return await withFiles(visit, async ({ files, record }) => {
-      const found: Walked = new Map();
-      for (const path of paths) {
-        await explained(async () => walkSource(files, path, found, signal));
-      }
-      const entries = new Map([...found].map(([path, { entry }]) => [path, entry]));
-      const copy = { line, keyword: 'COPY' as const, sources: paths, target: destination, source };
-      const planned = await planCopy(copy, entries, budget, turn, PLACE);
-      const read = new Set<unknown>();
-      for (const { entry } of planned.items) {
-        if (entry.type !== 'file' || read.has(entry)) continue;
-        read.add(entry);
-        signal.throwIfAborted();
-        entry.position = spool.length;
-        entry.size = await readFile(files, found.get(entry.path)!.real, spool);
-        record.sent(entry.size);
-      }
-      return planned;
-    });
-  } catch (error) {
-    throw atLine(error, line);
-  }
+  return withFiles(visit, async ({ files, record }) => {
+    const walk = new SourceWalk(files, signal);
+    for (const path of paths) await explained(async () => walk.add(path));
+    const copy = { line, keyword: 'COPY' as const, sources: paths, target: destination, source };
+    const planned = await planCopy(copy, walk.entries, budget, turn, PLACE);
+    const wanted = new Set(planned.items.map(({ entry }) => entry).filter(({ type }) => type === 'file'));
+    // A file with holes may have any size: it is refused before its zeros are read.
+    checkSize(spool.length + [...wanted].reduce((sum, { size }) => sum + size, 0));
+    for (const entry of wanted) {
+      signal.throwIfAborted();
+      entry.position = spool.length;
+      entry.size = await readFile(files, walk.realPathOf(entry), spool);
+      record.sent(entry.size);
+    }
+    return planned;
+  });
 }
 
 /** The content of entries that were fetched. */
@@ -77,6 +70,14 @@ export function contentOf(spool: Spool): Pick<StoredContext, 'read'> {
   };
 }
 
+function checkSize(bytes: number): void {
+  if (bytes <= MOST_FETCHED_BYTES) return;
+  throw new BuildError(
+    'step_failed',
+    `the copies of a stage have more than ${MOST_FETCHED_BYTES / GIB} GiB: copy less, or begin with the stage`,
+  );
+}
+
 async function readFile(files: GuestFiles, path: string, spool: Spool): Promise<number> {
   const handle = await files.open(path, READ);
   let offset = 0;
@@ -84,12 +85,7 @@ async function readFile(files: GuestFiles, path: string, spool: Spool): Promise<
     const piece = await files.read(handle, BigInt(offset), PIECE_BYTES);
     if (piece.length === 0) break;
     offset += piece.length;
-    if (spool.length + piece.length > MOST_FETCHED_BYTES) {
-      throw new BuildError(
-        'step_failed',
-        `the copies of a stage have more than ${MOST_FETCHED_BYTES / GIB} GiB: copy less, or begin with the stage`,
-      );
-    }
+    checkSize(spool.length + piece.length);
     await append(spool, piece);
   }
   await files.close(handle);

@@ -60,7 +60,8 @@ export async function planCopy(
     await inTurns(entries.values(), turn, (entry) => {
       for (const [above, to] of placesOf(entry.path)) {
         const items = contents.get(above);
-        if (!items) continue;
+        // The destination keeps its own mode.
+        if (!items || to === '') continue;
         count();
         items.push({ entry, to });
       }
@@ -107,17 +108,14 @@ async function findSource(
     const prefix = `${path}/`;
     let isThere = false;
     await inTurns(entries.keys(), turn, (one) => (isThere ||= one.startsWith(prefix)));
-    return isThere
-      ? [directory(path)]
-      : refuse(`"${source}" is not in ${name}: ${advice}`);
+    return isThere ? [directory(path)] : refuse(`"${source}" is not in ${name}: ${advice}`);
   }
   const matches = matcherOf(path, refuse);
   const found: ContextEntry[] = [];
   await inTurns(entries.values(), turn, (entry) => {
     if (matches(entry.path)) found.push(entry);
   });
-  if (found.length === 0)
-    refuse(`"${source}" matches nothing in ${name}: ${advice}`);
+  if (found.length === 0) refuse(`"${source}" matches nothing in ${name}: ${advice}`);
   return turn(() => found.toSorted((a, b) => (a.path < b.path ? -1 : 1)));
 }
 

@@ -11,12 +11,14 @@ import { planCopy, type CopyItem } from './plan-copy.js';
 import type { Turn } from './turns.js';
 
 /** The environment that the steps begin with. */
-export interface Base {
+interface Base {
   image: BaseImage;
   /** The configuration of the template or the stage that the stage begins with. Default: none. */
   config?: TemplateConfig;
   /** The words of SHELL of the stage that it begins with. Default: those of Docker. */
   shell?: readonly string[];
+  /** The variables of ARG of the stage that it begins with. Default: none. */
+  args?: ReadonlyMap<string, string>;
 }
 
 /** Copies of one Dockerfile, which are bounded together. */
@@ -55,6 +57,7 @@ export interface Plan {
   steps: Step[];
   config: TemplateConfig;
   shell: readonly string[];
+  args: ReadonlyMap<string, string>;
 }
 
 interface PlanInput {
@@ -86,7 +89,7 @@ export async function planStage(
   const config: TemplateConfig = structuredClone(initial);
   const env = new Map(config.env.map(({ key, value }) => [key, value]));
   const ofImage = new Map(image.env.map((entry) => split(entry)));
-  const args = new Map<string, string>();
+  const args = new Map(base.args);
   const lookup: Lookup = (name) => env.get(name) ?? args.get(name) ?? ofImage.get(name);
   let shell: readonly string[] = base.shell ?? SHELL;
   let hasOwnCmd = false;
@@ -94,7 +97,7 @@ export async function planStage(
   const words = (form: Form) => ('words' in form ? form.words : [...shell, form.script]);
   const expander = new WordExpander(escape);
   // A chain of templates or stages has the bound of one.
-  atLine(stage, () => expander.count(JSON.stringify([config.env, config.labels, config.exposed])));
+  atLine(stage, () => expander.count(JSON.stringify([config.env, config.labels, config.exposed, ...args])));
 
   for (const one of stage.instructions) {
     const place = { line: one.line, text: one.text };
@@ -162,7 +165,7 @@ export async function planStage(
     }
   }
   config.env = [...env].map(([key, value]) => ({ key, value }));
-  return { steps, config, shell };
+  return { steps, config, shell, args };
 }
 
 function split(entry: string): [string, string] {

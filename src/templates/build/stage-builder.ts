@@ -9,7 +9,7 @@ import type { CurrentSandbox } from './current-sandbox.js';
 import { digestsOf } from './digests.js';
 import { inBuild, type BuildEnvironment } from './environment.js';
 import { executeStep } from './execute.js';
-import { BuildError } from './failure.js';
+import { atLine, BuildError } from './failure.js';
 import { contentOf, fetchFiles, type Fetched } from './fetch.js';
 import { planStage, type CopyBudget, type Plan, type Step } from './plan.js';
 import type { RunningSandbox, Start } from './sandbox.js';
@@ -24,13 +24,15 @@ interface OuterDisk {
   config?: TemplateConfig;
 }
 
+type Beginning = Omit<OuterDisk, 'start'> & Partial<Pick<Plan, 'shell' | 'args'>>;
+
 interface PlannedStage {
   stage: Stage;
   plan: Plan;
   image: BaseImage;
-  /** Of the disk after each step. Those that are missing are not known. */
+  /** The disk after each step. Those that are missing are not known. */
   digests: string[];
-  /** Of the disk of the stage. Null: it is not known. */
+  /** The disk of the stage. Null: it is not known. */
   digest: string | null;
   /** The number of the first step among all of the build. */
   first: number;
@@ -60,16 +62,28 @@ export class StageBuilder {
   async plan(stage: Stage): Promise<void> {
     const { context, turn, budget } = this;
     this.env.log.say(`FROM ${showSource(stage.base, this.file.stages)}`);
-    const begun = await this.beginningOf(stage.base);
+    const begun = await withLine(stage.line, async () => this.beginningOf(stage.base));
     const buildArgs = new Map(Object.entries(this.env.row.build_args));
     const base = {
       image: begun.image,
       ...(begun.config ? { config: begun.config } : {}),
       ...(begun.shell ? { shell: begun.shell } : {}),
+      ...(begun.args ? { args: begun.args } : {}),
     };
-    const plan = await planStage(this.file, { stage, base, buildArgs, entries: context.entries, budget, turn });
+    const plan = await planStage(this.file, {
+      stage,
+      base,
+      buildArgs,
+      entries: context.entries,
+      budget,
+      turn,
+    });
     const { steps } = plan;
-    for (const step of steps) if (step.type === 'copy-from') await this.digestOf(step.source);
+    for (const step of steps) {
+      if (step.type !== 'copy-from' || step.source.type === 'stage') continue;
+      const { line, source } = step;
+      await withLine(line, async () => this.outerDisk(source));
+    }
     const digests =
       begun.digest === null
         ? []
@@ -84,8 +98,9 @@ export class StageBuilder {
     const snapshotId = await this.diskOf(index);
     const { plan, image } = this.planned.get(index)!;
     // The steps of stages that only cached steps needed are cached too.
-    const steps_cached = this.total - this.executed;
-    await inBuild(this.env, async (tx) => updateTemplate(tx, this.env.row, { steps_cached }, this.env.ctx.now()));
+    const { env, total, executed } = this;
+    const change = { steps_done: total, steps_cached: total - executed };
+    await inBuild(env, async (tx) => updateTemplate(tx, env.row, change, env.ctx.now()));
     return { snapshotId, config: plan.config, image };
   }
 
@@ -102,24 +117,28 @@ export class StageBuilder {
     const { row, log, signal } = env;
     const cached = row.uses_cache ? await this.findCached(digests) : undefined;
     let at = cached?.count ?? 0;
-    for (const [offset, step] of steps.slice(0, at).entries()) log.say(`${this.title(step, first + offset)} (cached)`);
+    for (const [offset, step] of steps.slice(0, at).entries())
+      log.say(`${this.title(step, first + offset)} (cached)`);
     if (at > 0) await this.note(at);
     if (cached && at === steps.length) return cached.snapshotId;
     let start = cached ? { snapshotId: cached.snapshotId } : await this.startOf(stage.base);
     if (steps.length === 0 && stage.base.type === 'stage' && 'snapshotId' in start) return start.snapshotId;
+    const copies = steps.slice(at).filter((step) => step.type === 'copy-from');
+    // First the disks of other stages, which have spools of their own: a build has one at a time.
+    for (const { source } of copies) await this.startOf(source);
     const spool = await Spool.open(env.ctx.disk);
     try {
-      const fetched = await this.fetchAll(steps.slice(at), spool);
+      const fetched = await this.fetchAll(copies, spool);
       for (;;) {
         const current = await this.begin(start);
         const end = row.uses_cache ? endOfGroup(steps, at) : steps.length;
         for (; at < end; at += 1) {
           const step = steps[at]!;
           log.say(this.title(step, first + at));
-          const files = step.type === 'copy-from' ? fetched.get(step) : undefined;
-          if (step.type === 'copy-from')
-            await executeStep(current, { ...step, ...files!, type: 'copy' }, { context: contentOf(spool), log, signal });
-          else await executeStep(current, step, { context, log, signal });
+          if (step.type === 'copy-from') {
+            const copy = { ...step, ...fetched.get(step)!, type: 'copy' as const };
+            await executeStep(current, copy, { context: contentOf(spool), log, signal });
+          } else await executeStep(current, step, { context, log, signal });
           this.executed += 1;
           await this.note(1);
         }
@@ -136,20 +155,18 @@ export class StageBuilder {
   }
 
   /** Before the sandbox of the stage starts: one of a build runs at a time. */
-  private async fetchAll(steps: readonly Step[], spool: Spool): Promise<Map<CopyFromStep, Fetched>> {
-    const { env, budget, turn } = this;
-    const { signal } = env;
+  private async fetchAll(copies: readonly CopyFromStep[], spool: Spool): Promise<Map<CopyFromStep, Fetched>> {
+    const { budget, turn } = this;
+    const { signal } = this.env;
     const fetched = new Map<CopyFromStep, Fetched>();
-    const copies = steps.filter((step) => step.type === 'copy-from');
-    const keys = new Map(copies.map((step) => [step, JSON.stringify(step.source)]));
-    for (const key of new Set(keys.values())) {
-      const ofSource = copies.filter((step) => keys.get(step) === key);
-      const start = await this.startOf(ofSource[0]!.source);
-      const { visit } = await this.begin(start);
-      for (const step of ofSource) {
-        const files = await fetchFiles(await visit(), step, { spool, budget, turn, signal });
-        fetched.set(step, files);
-      }
+    const key = ({ source }: CopyFromStep) => showSource(source, []);
+    // The copies of a source follow each other, so that they share a sandbox.
+    for (const step of copies.toSorted((a, b) => key(a).localeCompare(key(b)))) {
+      const files = await withLine(step.line, async () => {
+        const running = await this.begin(await this.startOf(step.source));
+        return fetchFiles(await running.visit(), step, { spool, budget, turn, signal });
+      });
+      fetched.set(step, files);
     }
     return fetched;
   }
@@ -164,18 +181,18 @@ export class StageBuilder {
     const planned = 'image' in start ? this.outer.get(start.image) : undefined;
     // The digest is a part of the keys of the cache.
     if (planned && planned.digest !== running.imageDigest)
-      throw new BuildError('sandbox_failed', 'the image was replaced in its registry during the build: repeat the request');
+      throw new BuildError(
+        'sandbox_failed',
+        'the image was replaced in its registry during the build: repeat the request',
+      );
     return running;
   }
 
-  private async beginningOf(source: Source): Promise<Omit<OuterDisk, 'start'> & { shell?: readonly string[] }> {
+  private async beginningOf(source: Source): Promise<Beginning> {
     if (source.type !== 'stage') return this.outerDisk(source);
     const { plan, image, digest } = this.planned.get(source.index)!;
-    return { digest, image, config: plan.config, shell: plan.shell };
-  }
-
-  private async digestOf(source: Source): Promise<void> {
-    if (source.type !== 'stage') await this.outerDisk(source);
+    const { config, shell, args } = plan;
+    return { digest, image, config, shell, args };
   }
 
   private knownDigest(source: Source): string | null {
@@ -187,7 +204,8 @@ export class StageBuilder {
     const key = showSource(source, []);
     const known = this.outer.get(key);
     if (known) return known;
-    const found = source.type === 'template' ? await this.template(source) : await this.image(source.reference);
+    const found =
+      source.type === 'template' ? await this.template(source) : await this.image(source.reference);
     this.outer.set(key, found);
     return found;
   }
@@ -199,7 +217,7 @@ export class StageBuilder {
     if (!found?.snapshot_id || !found.image_config || !found.config || found.worker_id !== row.worker_id) {
       throw new BuildError(
         'template_not_found',
-        `FROM: there is no template "${name}:${tag}" any more: name another one`,
+        `there is no template "${name}:${tag}" any more: name another one`,
       );
     }
     const { snapshot_id: snapshotId, image_config: image, config } = found;
@@ -249,6 +267,15 @@ export class StageBuilder {
     const { org_id, worker_id } = row;
     const layer = { org_id, worker_id, digest, snapshot_id, template_id: row.id };
     await inBuild(this.env, async (tx) => keepLayer(tx, layer, ctx.now()));
+  }
+}
+
+/** Names the line in a failure of the work that names none. */
+async function withLine<T>(line: number, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw atLine(error, line);
   }
 }
 

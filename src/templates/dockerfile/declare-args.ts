@@ -11,7 +11,8 @@ export function declareArgs(
   lookup: Lookup = (name) => args.get(name),
 ): void {
   for (const { name, value } of declared) {
-    const initial = value === null ? globals?.get(name) : atLine({ line }, () => expander.expand(value, lookup));
+    const initial =
+      value === null ? globals?.get(name) : atLine({ line }, () => expander.expand(value, lookup));
     const given = buildArgs.get(name) ?? initial;
     if (given === undefined) continue;
     atLine({ line }, () => expander.count(name));

@@ -225,7 +225,9 @@ function copyOf(keyword: 'COPY' | 'ADD', content: string, escape: string): Part 
 function fromOfCopy(value: string): string {
   if (value === '') throw new Refusal('--from names a stage, an image or a template');
   if (value.includes('$'))
-    throw new Refusal('--from has no variables: give the image a stage, "FROM $IMAGE AS name", and name that');
+    throw new Refusal(
+      '--from has no variables: give the image a stage, "FROM $IMAGE AS name", and name that',
+    );
   return value;
 }
 

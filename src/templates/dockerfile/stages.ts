@@ -14,11 +14,11 @@ export type Source =
   | ({ type: 'template' } & TemplateName)
   | { type: 'image'; reference: string };
 
-export type StageCopy = InstructionOf<'copy'> & {
+type StageCopy = InstructionOf<'copy'> & {
   /** Null: the context. */
   source: Source | null;
 };
-export type StageInstruction = Exclude<Instruction, { type: 'copy' | 'from' }> | StageCopy;
+type StageInstruction = Exclude<Instruction, { type: 'copy' | 'from' }> | StageCopy;
 
 export interface Stage {
   /** Among all stages of the file, from 0. */
@@ -47,16 +47,29 @@ export function readStages(
   const expander = new WordExpander(escape);
   const globals = new Map<string, string>();
   const stages: Stage[] = [];
+  const names = new Set(
+    instructions.flatMap((one) => (one.type === 'from' && one.name !== null ? [one.name.toLowerCase()] : [])),
+  );
   for (const one of instructions) {
     const current = stages.at(-1);
     if (one.type === 'from') {
       if (stages.length === MOST_STAGES)
-        throw new DockerfileError(one.line, `a Dockerfile has at most ${MOST_STAGES} stages: build some as templates`);
-      stages.push(beginStage(one, stages, atLine(one, () => expander.expand(one.image, (name) => globals.get(name)))));
+        throw new DockerfileError(
+          one.line,
+          `a Dockerfile has at most ${MOST_STAGES} stages: build some as templates`,
+        );
+      stages.push(
+        beginStage(
+          one,
+          stages,
+          atLine(one, () => expander.expand(one.image, (name) => globals.get(name))),
+        ),
+      );
     } else if (!current) {
       if (one.type === 'arg') declareArgs(one, expander, globals, buildArgs);
     } else if (one.type === 'copy') {
-      current.instructions.push({ ...one, source: one.from === null ? null : sourceOfCopy(one, stages) });
+      const source = one.from === null ? null : sourceOfCopy(one, one.from, stages, names);
+      current.instructions.push({ ...one, source });
     } else current.instructions.push(one);
   }
   return { escape, globals, stages };
@@ -92,11 +105,18 @@ export function showSource(source: Source, stages: readonly Stage[]): string {
   return stages.find(({ index }) => index === source.index)?.name ?? `stage ${source.index}`;
 }
 
-function beginStage({ line, name: given }: InstructionOf<'from'>, stages: readonly Stage[], from: string): Stage {
+function beginStage(
+  { line, name: given }: InstructionOf<'from'>,
+  stages: readonly Stage[],
+  from: string,
+): Stage {
   if (from === '') throw new DockerfileError(line, 'FROM has no image: its variables are empty');
   const name = given?.toLowerCase() ?? null;
   if (name !== null && !STAGE_NAME.test(name))
-    throw new DockerfileError(line, `"${name.slice(0, 80)}" is no name of a stage: it begins with a letter, and has letters, digits, ".", "-" and "_"`);
+    throw new DockerfileError(
+      line,
+      `"${name.slice(0, 80)}" is no name of a stage: it begins with a letter, and has letters, digits, ".", "-" and "_"`,
+    );
   if (name !== null && stages.some((one) => one.name === name))
     throw new DockerfileError(line, `two stages have the name "${name}": choose another one`);
   const earlier = stages.find((one) => one.name === from.toLowerCase());
@@ -104,26 +124,40 @@ function beginStage({ line, name: given }: InstructionOf<'from'>, stages: readon
   return { index: stages.length, name, base, line, instructions: [] };
 }
 
-/** The current stage is the last one: it cannot copy from itself. */
-function sourceOfCopy({ line, from }: InstructionOf<'copy'>, stages: readonly Stage[]): Source {
+/** The current stage is the last one of `stages`. `names`: those of all stages of the file. */
+function sourceOfCopy(
+  { line }: InstructionOf<'copy'>,
+  from: string,
+  stages: readonly Stage[],
+  names: ReadonlySet<string>,
+): Source {
   const earlier = stages.slice(0, -1);
-  const named = earlier.find(({ name }) => name === from!.toLowerCase());
+  const named = earlier.find(({ name }) => name === from.toLowerCase());
   if (named) return { type: 'stage', index: named.index };
-  if (!/^\d+$/.test(from!)) return outerSource(from!, line);
+  // Not the image with that name: anybody may have published it.
+  if (names.has(from.toLowerCase()))
+    throw new DockerfileError(
+      line,
+      `COPY: "${from.slice(0, 80)}" is this stage or a later one: copy from a stage above, or write an image with its tag`,
+    );
+  if (!/^\d+$/.test(from)) return outerSource(from, line);
   const index = Number(from);
   if (index < earlier.length) return { type: 'stage', index };
-  throw new DockerfileError(line, `COPY: there is no stage ${from!.slice(0, 10)} above this one: they are counted from 0`);
+  throw new DockerfileError(
+    line,
+    `COPY: there is no stage ${from.slice(0, 10)} above this one: they are counted from 0`,
+  );
 }
 
 function outerSource(from: string, line: number): Source {
   if (from.toLowerCase() === 'scratch')
-    throw new DockerfileError(line, 'FROM scratch is not supported: begin with an image');
+    throw new DockerfileError(line, 'scratch is not supported: name an image');
   if (isTemplateBase(from)) {
     const named = parseTemplateBase(from);
     if (named) return { type: 'template', ...named };
   } else if (parseImageReference(from)) return { type: 'image', reference: from };
   throw new DockerfileError(
     line,
-    `"${from.slice(0, 200)}" is no stage above this one, no image, such as python:3.12, and no template, such as template:agent:1`,
+    `"${from.slice(0, 200)}" is no image, such as python:3.12, no template, such as template:agent:1, and no stage above this one`,
   );
 }

@@ -216,8 +216,18 @@ describe('a request is refused', () => {
       'line 3 of the Dockerfile: VOLUME is not supported',
     ],
     ['no image', 'FROM A:B:C', {}, 'line 1 of the Dockerfile: "A:B:C" is no image'],
-    ['no template', 'FROM template:a:b:c', {}, 'is no image, such as python:3.12, and no template'],
-    ['scratch', 'FROM scratch', {}, 'FROM scratch is not supported'],
+    ['no template', 'FROM template:a:b:c', {}, 'is no image, such as python:3.12, no template'],
+    ['scratch', 'FROM scratch', {}, 'scratch is not supported'],
+    [
+      'no stage to copy from',
+      'FROM a\nCOPY --from=1 /a /',
+      {},
+      'line 2 of the Dockerfile: COPY: there is no stage 1',
+    ],
+    ['a copy of its own stage', 'FROM a AS b\nCOPY --from=b /a /', {}, '"b" is this stage or a later one'],
+    ['no such target', 'FROM a AS b\nFROM c', { target: 'd' }, 'no such stage; its stages are b, 1'],
+    ['a target without a name', 'FROM a', { target: '' }, 'target'],
+    ['a target with a long name', 'FROM a', { target: 'a'.repeat(129) }, 'target'],
     ['an unknown argument', 'FROM a', { build_args: '{"V":"1"}' }, 'the Dockerfile has no "ARG V"'],
     ['a bad tag', 'FROM a', { tag: 'a:b:c' }, 'tag must be a name and a tag'],
     ['a bad label', 'FROM a', { labels: '{"sandbox.x":"y"}' }, 'reserved'],
@@ -379,6 +389,10 @@ test('a key that is narrowed to labels sees the templates with them, and gives t
   expect(
     (await ask('POST', '/v1/templates', { body: 'FROM template:other:1', query: { tag: 'x:1' } })).status,
   ).toBe(404);
+  const copy = { body: 'FROM a\nCOPY --from=template:other:1 /a /', query: { tag: 'x:1' } };
+  expect((await ask('POST', '/v1/templates', copy)).status).toBe(404);
+  const stranger = await service.newOrg();
+  expect((await requestBuild(stranger, 'x:1', copy.body)).status).toBe(404);
 });
 
 test('a key that is narrowed to labels replaces no template without them, and begins with none', async () => {
