@@ -170,6 +170,31 @@ RUN echo ${said} > said
     expect(await textOf(other['id'])).toContain('one\n');
   });
 
+  test('a stage without steps is the image itself, and no disk of it is kept', async () => {
+    const { pool } = inside.service.ctx;
+    const made = await built(
+      'plain:1',
+      `FROM ${IMAGE} AS base
+FROM base AS again
+FROM again
+COPY --from=base /bin/busybox /opt/busybox
+RUN /opt/busybox echo runs
+`,
+    );
+    expect([made['status'], made['steps_done']], await textOf(made['id'])).toEqual(['succeeded', 2]);
+    const { rows } = await pool.query('select id from snapshots where template_id = $1', [made['id']]);
+    expect(rows).toEqual([{ id: made['snapshot_id'] }]);
+    const bare = await built('plain:2', `FROM ${IMAGE} AS base\nFROM base\nCMD ["x"]\n`);
+    expect([bare['status'], bare['steps']]).toEqual(['succeeded', 0]);
+    // A template is a source like an image, and a stage of it keeps its variables.
+    const above = await built('plain:3', `FROM template:plain:1 AS base\nFROM base\nENV A=b\n`);
+    expect([above['status'], above['config'].env], await textOf(above['id'])).toEqual([
+      'succeeded',
+      [{ key: 'A', value: 'b' }],
+    ]);
+    expect(above['snapshot_id']).not.toBe(made['snapshot_id']);
+  });
+
   test('a source that is missing, of the kernel or no file ends the build with its line', async () => {
     const from = (paths: string) =>
       `FROM ${IMAGE} AS a\nRUN busybox mkfifo /pipe; ln -s loop /loop\nFROM ${IMAGE}\nCOPY --from=a ${paths}`;

@@ -2,12 +2,13 @@ import { expect, test } from 'vitest';
 import type { GuestFiles } from '../../src/guest/guest.js';
 import type { Visit } from '../../src/sandboxes/sessions/entrance.js';
 import type { Spool } from '../../src/snapshots/archives/spool.js';
-import { fetchFiles, MOST_FETCHED_BYTES } from '../../src/templates/build/fetch.js';
+import { fetchFiles, MOST_FETCHED_BYTES, MOST_FETCHED_CHARS } from '../../src/templates/build/fetch.js';
 
 /** Copies a file that has `size` bytes by its entry, and `real` bytes when it is read. */
 async function fetchFile(
   size: number,
   real: number,
+  chars = 0,
 ): Promise<{ reads: number; kept: number; error: unknown }> {
   const seen = { reads: 0, kept: 0, error: undefined as unknown };
   const files: Partial<GuestFiles> = {
@@ -50,7 +51,7 @@ async function fetchFile(
   };
   await fetchFiles(visit as unknown as Visit, step, {
     spool: spool as unknown as Spool,
-    budget: { items: 0, sources: 0 },
+    budget: { items: 0, sources: 0, chars },
     turn: async (work) => Promise.resolve(work()),
     signal: new AbortController().signal,
   }).catch((error: unknown) => (seen.error = error));
@@ -72,4 +73,12 @@ test('a guest that tells a smaller size is read up to the limit', async () => {
 
 test('a file that has become shorter has the bytes that were read', async () => {
   expect(await fetchFile(1_000, 10)).toMatchObject({ kept: 10, error: undefined });
+});
+
+test('the paths of all copies of a build have one bound', async () => {
+  // The path and its place below the target.
+  const chars = 'file'.length + 'file'.length;
+  expect(await fetchFile(10, 10, MOST_FETCHED_CHARS - chars)).toMatchObject({ kept: 10, error: undefined });
+  const { kept, error } = await fetchFile(10, 10, MOST_FETCHED_CHARS - chars + 1);
+  expect([kept, (error as Error).message]).toEqual([0, expect.stringContaining('too many long paths')]);
 });

@@ -41,7 +41,7 @@ async function planFile(
   const file = readStages(parseDockerfile(text), buildArgs);
   const stage = file.stages.at(-1)!;
   const base = { image: IMAGE, ...(config && { config }) };
-  const budget = { items: 0, sources: 0 };
+  const budget = { items: 0, sources: 0, chars: 0 };
   return planStage(file, { stage, base, buildArgs, entries, budget, turn: inTurn });
 }
 
@@ -145,7 +145,7 @@ COPY --from=two /$TOKEN$G /x
 RUN three`;
   const buildArgs = new Map([['TOKEN', 'given']]);
   const file = readStages(parseDockerfile(text), buildArgs);
-  const budget = { items: 0, sources: 0 };
+  const budget = { items: 0, sources: 0, chars: 0 };
   const planned = async (index: number, base: object = {}) => {
     const stage = file.stages[index]!;
     const entries = contextOf({});

@@ -13,6 +13,8 @@ import { SourceWalk } from './walk.js';
 const GIB = 1024 ** 3;
 /** The bytes that all copies of a stage from other disks have. The disk of the service has them meanwhile. */
 export const MOST_FETCHED_BYTES = 4 * GIB;
+/** The paths and links of all copies of a build are in memory, where a walk alone has fewer. */
+export const MOST_FETCHED_CHARS = 32 * 1024 * 1024;
 const PIECE_BYTES = 256 * 1024;
 const PLACE = { name: 'the disk that COPY takes it from', advice: 'check the path and the stage' };
 
@@ -42,6 +44,13 @@ export async function fetchFiles(
     for (const path of paths) await explained(async () => walk.add(path));
     const copy = { line, keyword: 'COPY' as const, sources: paths, target: destination, source };
     const planned = await planCopy(copy, walk.entries, budget, turn, PLACE);
+    for (const { entry, to } of planned.items)
+      budget.chars += entry.path.length + entry.content.length + to.length;
+    if (budget.chars > MOST_FETCHED_CHARS)
+      throw new BuildError(
+        'step_failed',
+        'the copies of a build have too many long paths or links: copy less, or pack them into one file by RUN',
+      );
     const wanted = new Set(planned.items.map(({ entry }) => entry).filter(({ type }) => type === 'file'));
     // A file with holes may have any size: it is refused before its zeros are read.
     checkSize(spool.length + [...wanted].reduce((sum, { size }) => sum + size, 0));

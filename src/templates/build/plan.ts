@@ -25,6 +25,8 @@ interface Base {
 export interface CopyBudget {
   items: number;
   sources: number;
+  /** Of the paths and links of files of other disks. */
+  chars: number;
 }
 
 /** Work in the sandbox of a build. */

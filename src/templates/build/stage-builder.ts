@@ -45,7 +45,7 @@ export class StageBuilder {
   private readonly planned = new Map<number, PlannedStage>();
   private readonly disks = new Map<number, string>();
   private readonly outer = new Map<string, OuterDisk>();
-  private readonly budget: CopyBudget = { items: 0, sources: 0 };
+  private readonly budget: CopyBudget = { items: 0, sources: 0, chars: 0 };
   private total = 0;
   private done = 0;
   private executed = 0;
@@ -172,8 +172,11 @@ export class StageBuilder {
   }
 
   private async startOf(source: Source): Promise<Start> {
-    if (source.type === 'stage') return { snapshotId: await this.diskOf(source.index) };
-    return (await this.outerDisk(source)).start;
+    if (source.type !== 'stage') return (await this.outerDisk(source)).start;
+    const { stage, plan } = this.planned.get(source.index)!;
+    // Without steps its disk is the image itself. A template may be replaced meanwhile, so its disk is captured.
+    if (plan.steps.length === 0 && stage.base.type !== 'template') return this.startOf(stage.base);
+    return { snapshotId: await this.diskOf(source.index) };
   }
 
   private async begin(start: Start): Promise<RunningSandbox> {

@@ -253,6 +253,14 @@ describe('a request is refused', () => {
       { sandbox: '{"registry":{"mode":"inline","username":"u","password":"p"}}' },
       'a build keeps no passwords',
     ],
+    [
+      'a credential for images of several registries',
+      'FROM ghcr.io/acme/a AS b\nFROM a\nCOPY --from=b /a /',
+      {
+        sandbox: '{"registry":{"mode":"specific","credential_id":"0b5b6b5e-0000-4000-8000-000000000001"}}',
+      },
+      'the credential would be sent to ghcr.io and docker.io',
+    ],
     ['commands that are none', '{"from":"a","commands":[1]}', {}, 'commands[0]'],
     ['a time that is too long', 'FROM a', { timeout_secs: 7_201 }, 'timeout_secs'],
   ])('with %s', async (_, body, query, message) => {
