@@ -5,7 +5,7 @@ import { archiveOf, build, endedBuild } from '../support/templates.js';
 import { describeBrowser, expectPresentable, signInBrowser } from './browser.js';
 import { useConsole } from './use-console.js';
 
-const DOCKERFILE = 'FROM busybox\nENV A=1 B=two\nUSER 1000\nCMD ["serve", "all"]\nEXPOSE 80\n';
+const DOCKERFILE = 'FROM busybox AS main\nENV A=1 B=two\nUSER 1000\nCMD ["serve", "all"]\nEXPOSE 80\n';
 
 describeBrowser('the pages of templates', () => {
   /** Runs in each capture. */
@@ -59,6 +59,11 @@ describeBrowser('the pages of templates', () => {
     await form.locator('input[type=file]').setInputFiles({ name: 'a.tar', mimeType: 'x/tar', buffer });
     await form.getByText('Resources, values and the cache').click();
     await form.getByLabel('Path of the Dockerfile').fill('deploy/Containerfile');
+    await form.getByLabel('Stage to build').fill('none');
+    await form.getByRole('button', { name: 'Build', exact: true }).click();
+    await form.locator('[aria-invalid=true][name=target]:focus').waitFor();
+    await form.getByRole('alert').getByText('no such stage; its stages are main').waitFor();
+    await form.getByLabel('Stage to build').fill('main');
     await form.getByLabel('Memory of the build').fill('64');
     await form.getByLabel('run every step again').check();
     await form.getByLabel('Labels').fill('team=ml');
@@ -66,9 +71,10 @@ describeBrowser('the pages of templates', () => {
     await form.getByRole('button', { name: 'Build', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'tools:2' }).waitFor();
     await page.getByRole('status').getByText('succeeded').waitFor();
+    await page.getByRole('term').filter({ hasText: 'Stage' }).waitFor();
     const { body } = await client.get('/v1/templates', { status: 'succeeded' });
     expect(body.data).toMatchObject([
-      { name: 'tools', tag: '2', labels: { team: 'ml' }, dockerfile: DOCKERFILE },
+      { name: 'tools', tag: '2', target: 'main', labels: { team: 'ml' }, dockerfile: DOCKERFILE },
     ]);
     expect(body.data[0].context_digest).toMatch(/^sha256:/);
   });

@@ -203,8 +203,15 @@ describeMicrovm('snapshots of virtual machines', () => {
     );
   });
 
-  test('a template is built by its steps, and starts with its files', async () => {
-    const file = `FROM ${IMAGE}\nCOPY a.txt /srv/\nENV GREETING=hello\nRUN echo "$GREETING" > /srv/greeting\n`;
+  test('a template is built by its stages and steps, and starts with its files', async () => {
+    const file = `FROM ${IMAGE} AS made
+RUN mkdir /out && echo made > /out/made && ln -s made /out/link && chmod 750 /out/made
+FROM ${IMAGE}
+COPY a.txt /srv/
+COPY --from=made /out /srv/out/
+ENV GREETING=hello
+RUN echo "$GREETING" > /srv/greeting
+`;
     const sandbox = JSON.stringify({ ...SMALL, pull_policy: 'never' });
     const template = await build(
       client,
@@ -214,7 +221,12 @@ describeMicrovm('snapshots of virtual machines', () => {
     );
     expect([template['status'], template['error']]).toEqual(['succeeded', null]);
     const { id } = await create('of-template', { type: 'template', name: 'tools', tag: '1' });
-    expect(await inside(id, 'cat /srv/a.txt /srv/greeting')).toBe('content of ahello');
+    expect(
+      await inside(
+        id,
+        'cat /srv/a.txt /srv/greeting /srv/out/link; ls -l /srv/out/made; test -e /out || echo none',
+      ),
+    ).toMatch(/^content of ahello\nmade\n-rwxr-x--- .*\nnone$/);
     await client.delete(`/v1/sandboxes/${id}`);
     await client.delete(`/v1/templates/${template['id']}`);
     await until(

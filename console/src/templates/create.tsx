@@ -11,7 +11,7 @@ import { ErrorPanel } from '../parts/error-panel';
 import { Field } from '../parts/field';
 import { ContentFields, contentIn, FORMS, type Form } from './content-fields';
 
-const FIELDS = ['tag', 'labels', 'dockerfile', 'body', 'build_args', 'resources', 'timeout_secs'];
+const FIELDS = ['tag', 'labels', 'dockerfile', 'body', 'build_args', 'target', 'resources', 'timeout_secs'];
 
 interface CreateTemplateProps {
   close: () => void;
@@ -82,6 +82,15 @@ export function CreateTemplate({ close, created }: CreateTemplateProps) {
             <Field label="Values for ARG" hint="They are not secret." fault={faults.at('build_args')}>
               <input name="build_args" placeholder="VERSION=2" spellcheck={false} />
             </Field>
+            {form !== 'commands' && (
+              <Field
+                label="Stage to build"
+                hint="Its name or number. Default: the last one."
+                fault={faults.at('target')}
+              >
+                <input name="target" maxLength={128} spellcheck={false} autocomplete="off" />
+              </Field>
+            )}
             {form === 'file' && (
               <Field label="Path of the Dockerfile" hint="In the archive.">
                 <input name="dockerfile" placeholder="Dockerfile" spellcheck={false} />
@@ -119,6 +128,7 @@ function queryIn(text: (name: string) => string): Record<string, string> {
     labels: pairs('labels'),
     build_args: pairs('build_args'),
     dockerfile: text('dockerfile'),
+    target: text('target'),
     timeout_secs: text('timeout'),
     cache: text('anew') === '' ? '' : 'false',
     sandbox: Object.keys(resources).length === 0 ? '' : JSON.stringify({ resources }),

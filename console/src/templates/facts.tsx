@@ -14,6 +14,7 @@ export function factsOf(template: TemplateResponse): Fact[] {
   const { id, steps, steps_done, steps_cached, size_bytes, labels, context_digest, sandbox_id } = template;
   const cached = steps_cached > 0 ? `, ${steps_cached} from the cache` : '';
   return [
+    ...(template.target === null ? [] : [['Stage', template.target] as const]),
     ['Steps', steps === 0 ? 'none' : `${steps_done} of ${steps}${cached}`],
     ['Took', tookIn(template)],
     ['Size above the image', size_bytes === null ? '–' : bytes(size_bytes)],
