@@ -25,7 +25,7 @@ interface Base {
 export interface CopyBudget {
   items: number;
   sources: number;
-  /** Of the paths and links of files of other disks. */
+  /** The characters of the paths and links from other disks. */
   chars: number;
 }
 
