@@ -43,6 +43,11 @@ export interface Capture {
   orgId: string;
   snapshotId: string;
   sandboxId: string;
+  /**
+   * Called with the bytes that the snapshot will have, when the sandbox can change its disk no more. Throws: no
+   * capture. Default: any number may be written.
+   */
+  admit?: (bytes: number) => Promise<void>;
   /** Done when the disk is captured. Starts of the sandbox wait for it too. Default: nothing. */
   alongside?: () => Promise<void>;
 }
@@ -72,8 +77,6 @@ export class CaptureRefusedError extends Error {
 
 /** The snapshots that an engine makes of the disks of sandboxes, and keeps. */
 export interface EngineSnapshots {
-  /** The bytes that a snapshot of the sandbox would have. Undefined: it has no disk. The engine walks through it. */
-  measure(sandboxId: string): Promise<number | undefined>;
   /** The configuration of the image below a sandbox. Undefined: the sandbox has no disk. */
   imageConfig(sandboxId: string): Promise<ImageConfig | undefined>;
   /**

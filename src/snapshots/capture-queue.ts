@@ -163,18 +163,15 @@ export class CaptureQueue {
     const alongside = async () => {
       if (isFork(row)) volumes = await copyVolumes(this.ctx, row, signal);
     };
-    const work = async () => {
-      const bytes = await snapshots.measure(sandboxId);
-      if (bytes !== undefined) {
-        await refuseOverQuota(pool, orgId, Math.max(0, bytes - (await sharedBytesOf(pool, row))));
-        disk.check('engine', bytes);
-      }
-      return snapshots.capture({ orgId, snapshotId, sandboxId, alongside }, term.signal);
+    const admit = async (bytes: number) => {
+      await refuseOverQuota(pool, orgId, Math.max(0, bytes - (await sharedBytesOf(pool, row))));
+      disk.check('engine', bytes);
     };
+    const work = snapshots.capture({ orgId, snapshotId, sandboxId, admit, alongside }, term.signal);
     const left = Date.parse(row.created_at) + LONGEST_CAPTURE_MS - Date.parse(this.ctx.now());
     const late = sleep(Math.max(0, left), ended.signal).then(() => 'late' as const);
     try {
-      const captured = await Promise.race([work(), late]);
+      const captured = await Promise.race([work, late]);
       if (captured === 'late') throw new TimedOutError();
       return { captured, volumes };
     } finally {

@@ -32,6 +32,8 @@ interface Armed extends Moment {
   isLost?: boolean;
 }
 
+const PAUSE = /^POST \S*\/pause/;
+const RESUME = /^POST \S*\/unpause/;
 const COMMIT = /^POST \S*\/commit\?/;
 const LOAD = /^POST \S*\/images\/load/;
 const UNNAME = /^DELETE \S*\/images\/sandkeep\/capture/;
@@ -40,8 +42,11 @@ const CREATE = /^POST \S*\/containers\/create/;
 const START = /^POST \S*\/containers\/[^/]+\/start/;
 
 const CAPTURE: [string, Moment][] = [
+  ['before the pause', { when: 'before', request: PAUSE }],
+  ['after the pause', { when: 'after', request: PAUSE }],
   ['before the commit', { when: 'before', request: COMMIT }],
   ['after the commit', { when: 'after', request: COMMIT }],
+  ['before the sandbox is resumed', { when: 'before', request: RESUME }],
   ['after the second image is made', { when: 'after', request: LOAD }],
   ['after the committed image is removed', { when: 'after', request: UNNAME }],
 ];

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { DiskCaptures } from '../../src/engines/docker/snapshots/disk-captures.js';
+import type Docker from 'dockerode';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { CaptureRefusedError } from '../../src/engine/runtime.js';
+import type { DiskCaptures } from '../../src/engines/docker/snapshots/disk-captures.js';
 import { findRemains } from '../../src/engines/docker/remains.js';
 import { readInstance } from '../../src/db/instance-queries.js';
 import { containerOf, describeDocker, docker, IMAGE, SOCKET } from '../support/docker.js';
@@ -8,6 +10,7 @@ import { startInside, type Inside } from '../support/inside.js';
 import { until } from '../support/polling.js';
 import { capture, clientDigest } from '../support/snapshots.js';
 
+const MIB = 1024 * 1024;
 const SECRET = 'a-value-that-nobody-may-read';
 
 describeDocker('snapshots of containers', () => {
@@ -199,21 +202,75 @@ describeDocker('snapshots of containers', () => {
     );
   });
 
-  test('a sandbox that an earlier capture left paused is resumed, and not captured meanwhile', async () => {
-    const id = await inside.start('left-paused');
-    const container = docker.getContainer((await containerOf(id))!.id);
-    const captures = new DiskCaptures({ docker, untimed: docker, instanceId }, 0);
-    const capturing = async () =>
-      captures.capture(
-        { orgId: inside.client.org.id, snapshotId: id, sandboxId: id },
-        new AbortController().signal,
-      );
-    await container.pause();
-    await captures.takeOver();
-    await expect(capturing()).rejects.toThrow('did not end in time');
-    expect((await container.inspect()).State.Status).toBe('running');
-    await captures.sweep();
-    await expect(capturing()).rejects.toThrow('did not end in time');
+  describe('the sandbox of a capture', () => {
+    let id: string;
+    let container: Docker.Container;
+    let captures: DiskCaptures;
+    let count = 0;
+    const state = async () => (await container.inspect()).State.Status;
+    const capturing = async (admit: (bytes: number) => Promise<void>, sandboxId = id) => {
+      const original = captures.capture.bind(captures);
+      captures.capture = async (wanted, signal) => original({ ...wanted, admit }, signal);
+      try {
+        return await capture(inside.client, sandboxId, `during-${(count += 1)}`);
+      } finally {
+        captures.capture = original;
+      }
+    };
+
+    beforeAll(async () => {
+      id = await inside.start('during');
+      container = docker.getContainer((await containerOf(id))!.id);
+      captures = inside.service.runtime.snapshots as DiskCaptures;
+    });
+
+    test('cannot make its disk larger than what was admitted', async () => {
+      const grow = 'while :; do truncate -s 64M /srv/sparse; truncate -s 0 /srv/sparse; done';
+      const growing = await inside.start('growing', { runtime: { cmd: ['sh', '-c', grow] } });
+      const sizes = new Set<boolean>();
+      // The size at the pause is chance.
+      for (let round = 0; round < 40 && sizes.size < 2; round += 1) {
+        let admitted = 0;
+        const { error, result } = await capturing(async (bytes) => {
+          admitted = bytes;
+        }, growing);
+        expect(error).toBeNull();
+        sizes.add(admitted >= 64 * MIB);
+        // The engine does not count directories alike.
+        expect(Math.abs(result.size_bytes - admitted)).toBeLessThan(MIB);
+      }
+      expect(sizes.size, 'the file was large at one pause, and small at another').toBe(2);
+    });
+
+    test('runs on after a refusal, which leaves nothing', async () => {
+      const idsOf = async () => (await imagesOf()).map(({ Id }) => Id).toSorted();
+      const before = await idsOf();
+      const { error } = await capturing(async () => {
+        expect(await state()).toBe('paused');
+        throw new CaptureRefusedError('not_supported', 'not today');
+      });
+      expect(error.message).toBe('not today');
+      expect(await state()).toBe('running');
+      expect(await idsOf()).toEqual(before);
+    });
+
+    test('runs as soon as the process closes, and is captured by another attempt', async () => {
+      let attempts = 0;
+      const answer = await capturing(async () => {
+        attempts += 1;
+        if (attempts > 1) return;
+        await captures.close();
+        expect(await state()).toBe('running');
+      });
+      expect([answer['error'], attempts]).toEqual([null, 2]);
+    });
+
+    test('runs again after a process that was killed, and can be captured', async () => {
+      await container.pause();
+      await captures.takeOver();
+      expect(await state()).toBe('running');
+      expect((await capturing(async () => {}))['error']).toBeNull();
+    });
   });
 
   test('the sweep removes the images of interrupted captures, and keeps an image that an operator committed', async () => {

@@ -310,6 +310,7 @@ export class DockerRuntime implements Runtime {
   }
 
   async close(): Promise<void> {
+    await this.captures.close();
     this.guests.close();
     this.ports?.close();
     await this.parts.networks.close();

@@ -28,10 +28,6 @@ export class SimulatedSnapshots implements EngineSnapshots {
     private readonly options: Options,
   ) {}
 
-  async measure(sandboxId: string): Promise<number | undefined> {
-    return Promise.resolve(this.options.holds(sandboxId) ? BYTES : undefined);
-  }
-
   async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
     const isThere = this.options.holds(sandboxId);
     return Promise.resolve(isThere ? imageConfigOf({}) : undefined);
@@ -46,6 +42,7 @@ export class SimulatedSnapshots implements EngineSnapshots {
           'the sandbox has no disk on its engine: start it first',
         );
       }
+      await capture.admit?.(BYTES);
       await this.options.onCapture?.(capture);
       signal.throwIfAborted();
       await this.keep({ orgId, snapshotId });

@@ -126,15 +126,15 @@ test('a sandbox that is deleted when its capture begins is the reason, and not a
   const owner = await service.newOrg();
   const id = await startSmall(owner, 'deleted');
   const snapshots = service.runtime.snapshots!;
-  const measure = snapshots.measure.bind(snapshots);
-  snapshots.measure = async (sandboxId) => {
-    snapshots.measure = measure;
+  const capture = snapshots.capture.bind(snapshots);
+  snapshots.capture = async (wanted, signal) => {
+    snapshots.capture = capture;
     await owner.delete(`/v1/sandboxes/${id}`);
     await until(
       async () => (await service.runtime.list()).some((held) => held.sandboxId === id),
       (isHeld) => !isHeld,
     );
-    return measure(sandboxId);
+    return capture(wanted, signal);
   };
   const { body } = await ask(owner, id, 'deleted');
   expect((await ended(owner, body.id))['error'].code).toBe('sandbox_changed');

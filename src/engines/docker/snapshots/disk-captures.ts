@@ -5,10 +5,9 @@ import {
   type Captured,
   type EngineSnapshots,
 } from '../../../engine/runtime.js';
-import { sleep } from '../../../lib/sleep.js';
 import { imageConfigOf, type ImageConfig } from '../../../registry/image-config.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
-import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from '../errors.js';
+import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, statusOf } from '../errors.js';
 import { findContainer, type DockerParts } from '../parts.js';
 import { CAPTURE_COMMENT, listCommits } from './left-commits.js';
 import {
@@ -24,22 +23,9 @@ import {
 
 /** The layer store of Docker refuses a layer above so many (`maxLayerDepth`). Each snapshot of a snapshot adds one. */
 export const MOST_LAYERS = 125;
-/** The engine resumes a sandbox at the end of its commit. Without that end, nobody else does. */
-const LONGEST_PAUSE_MS = 15 * 60_000;
-const LOOK_EVERY_MS = 1_000;
 
 const CHANGED =
   'the sandbox was started, stopped or deleted during the capture: repeat the request when it is at rest';
-
-const UNKNOWN_END =
-  'an earlier capture of the sandbox did not end in time and may resume it at any moment: repeat the request later';
-
-/** A paused sandbox whose commit was requested by another process, or got no answer. */
-interface StrangePause {
-  noticedAt: number;
-  /** When the service resumed it. The commit may go on, and would resume it in the middle of another capture. */
-  forcedAt?: number;
-}
 
 interface OwnCapture {
   snapshotId: string;
@@ -55,27 +41,10 @@ interface OwnCapture {
 export class DiskCaptures implements EngineSnapshots {
   /** By sandbox. */
   private readonly capturing = new Map<string, OwnCapture>();
-  /** By sandbox. */
-  private readonly strange = new Map<string, StrangePause>();
+  /** Sandboxes that a capture has left paused: its process was killed, or the engine did not answer. */
+  private readonly leftPaused = new Set<string>();
 
-  constructor(
-    private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId'>,
-    private readonly longestPauseMs = LONGEST_PAUSE_MS,
-  ) {}
-
-  async measure(sandboxId: string): Promise<number | undefined> {
-    const found = await findContainer(this.parts, sandboxId);
-    if (!found) return undefined;
-    const options = { size: true } as Docker.ContainerInspectOptions;
-    const container = await this.parts.untimed
-      .getContainer(found.Id)
-      .inspect(options)
-      .catch(ignoreStatus(NOT_FOUND));
-    if (!container) return undefined;
-    const below = await this.imageOf(container);
-    const { SizeRw = 0 } = container as { SizeRw?: number };
-    return below.Size - baseBytesOf(below, this.parts.instanceId) + SizeRw;
-  }
+  constructor(private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId'>) {}
 
   async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
     const found = await findContainer(this.parts, sandboxId);
@@ -87,7 +56,6 @@ export class DiskCaptures implements EngineSnapshots {
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {
     const { sandboxId, snapshotId } = capture;
     await this.ended(sandboxId, signal);
-    await this.untilResumed(sandboxId, signal);
     signal.throwIfAborted();
     const entry: OwnCapture = { snapshotId, done: Promise.resolve(), isDisturbed: false };
     const work = this.captureNow(capture, entry).then(async (captured) => {
@@ -127,7 +95,7 @@ export class DiskCaptures implements EngineSnapshots {
 
   async sweep(): Promise<void> {
     await this.removeLeftCommits();
-    for (const sandboxId of this.strange.keys()) await this.look(sandboxId);
+    await this.resumeLeft();
   }
 
   async takeOver(): Promise<void> {
@@ -137,13 +105,20 @@ export class DiskCaptures implements EngineSnapshots {
     });
     for (const { Labels } of paused) {
       const sandboxId = Labels[SANDBOX_LABEL] ?? '';
-      // The engine resumes it at the end of the capture of this process.
-      if (!this.capturing.has(sandboxId)) this.noteStrange(sandboxId);
+      if (!this.capturing.has(sandboxId)) this.leftPaused.add(sandboxId);
     }
+    await this.resumeLeft();
+  }
+
+  /** A later process repeats the captures in progress. Until then, their sandboxes run. */
+  async close(): Promise<void> {
+    for (const sandboxId of this.capturing.keys()) this.leftPaused.add(sandboxId);
+    this.capturing.clear();
+    await this.resumeLeft();
   }
 
   private async captureNow(
-    { orgId, snapshotId, sandboxId }: Capture,
+    { orgId, snapshotId, sandboxId, admit }: Capture,
     own: { readonly isDisturbed: boolean },
   ): Promise<Captured> {
     const { docker, untimed, instanceId } = this.parts;
@@ -157,11 +132,20 @@ export class DiskCaptures implements EngineSnapshots {
     const below = await this.imageOf(before);
     checkLayers(below);
     try {
-      const committedId = await this.commit(before.Id, snapshotId, sandboxId);
-      const after = await docker.getContainer(before.Id).inspect().catch(ignoreStatus(NOT_FOUND));
-      if (own.isDisturbed || !after || momentOf(after) !== momentOf(before)) {
-        throw new CaptureRefusedError('sandbox_changed', CHANGED);
-      }
+      const committedId = await this.atRest(before, sandboxId, async () => {
+        // Not before the pause. The engine writes each zero of a sparse file, and nothing ends a commit: a guest that
+        // lets such a file grow in between would fill the disk of all.
+        await admit?.(await this.bytesOf(before.Id, below));
+        const id = await this.commit(before.Id, snapshotId);
+        const after = await docker.getContainer(before.Id).inspect().catch(ignoreStatus(NOT_FOUND));
+        if (own.isDisturbed || !after || momentOf(after) !== momentOf(before)) {
+          throw new CaptureRefusedError('sandbox_changed', CHANGED);
+        }
+        // Such as by the take-over of another process. A repeated capture may succeed.
+        if (before.State.Running && !after.State.Paused)
+          throw new Error('the sandbox was resumed during its capture');
+        return id;
+      });
       const committed = await docker.getImage(committedId).inspect();
       const digest = before.Config.Labels[IMAGE_LABEL] ?? below.Id;
       const ids = { instanceId, orgId, snapshotId };
@@ -174,56 +158,59 @@ export class DiskCaptures implements EngineSnapshots {
     }
   }
 
-  /** Returns the id of the image: the end of an earlier commit may take its name. */
-  private async commit(containerId: string, snapshotId: string, sandboxId: string): Promise<string> {
-    const [repo, tag] = captureName(snapshotId).split(':');
+  /** Pauses the sandbox during the work, if it runs. docs/decisions/0057-snapshots-are-images.md has the reason. */
+  private async atRest<T>(
+    { Id, State }: Docker.ContainerInspectInfo,
+    sandboxId: string,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    // The engine calls a paused container running too.
+    if (!State.Running || State.Paused) return work();
     try {
-      const container = this.parts.untimed.getContainer(containerId);
-      const { Id } = (await container.commit({ repo, tag, pause: true, comment: CAPTURE_COMMENT })) as {
-        Id: string;
-      };
-      return Id;
-    } catch (error) {
-      const status = statusOf(error);
-      if (status === undefined) this.noteStrange(sandboxId);
-      if (status !== NOT_FOUND && status !== CONFLICT) throw error;
-      throw new CaptureRefusedError('sandbox_changed', CHANGED, { cause: error });
+      await this.parts.untimed.getContainer(Id).pause().catch(refuseIfChanged);
+      return await work();
+    } finally {
+      this.leftPaused.add(sandboxId);
+      await this.resume(sandboxId);
     }
+  }
+
+  /** The bytes of everything above the image. */
+  private async bytesOf(containerId: string, below: InspectedImage): Promise<number> {
+    const options = { size: true } as Docker.ContainerInspectOptions;
+    const container = await this.parts.untimed
+      .getContainer(containerId)
+      .inspect(options)
+      .catch(refuseIfChanged);
+    const { SizeRw = 0 } = container as { SizeRw?: number };
+    return below.Size - baseBytesOf(below, this.parts.instanceId) + SizeRw;
+  }
+
+  /** Returns the id of the image: the end of an earlier commit may take its name. */
+  private async commit(containerId: string, snapshotId: string): Promise<string> {
+    const [repo, tag] = captureName(snapshotId).split(':');
+    const container = this.parts.untimed.getContainer(containerId);
+    const committed = await container
+      .commit({ repo, tag, pause: false, comment: CAPTURE_COMMENT })
+      .catch(refuseIfChanged);
+    return (committed as { Id: string }).Id;
   }
 
   private async imageOf(container: Docker.ContainerInspectInfo): Promise<InspectedImage> {
     return this.parts.docker.getImage(container.Image).inspect();
   }
 
-  private noteStrange(sandboxId: string): void {
-    if (!this.strange.has(sandboxId)) this.strange.set(sandboxId, { noticedAt: performance.now() });
+  private async resumeLeft(): Promise<void> {
+    for (const sandboxId of this.leftPaused) if (!this.capturing.has(sandboxId)) await this.resume(sandboxId);
   }
 
-  /** The end of an earlier commit would resume the sandbox in the middle of this one. */
-  private async untilResumed(sandboxId: string, signal: AbortSignal): Promise<void> {
-    while (this.strange.has(sandboxId) && !signal.aborted) {
-      await this.look(sandboxId);
-      const pause = this.strange.get(sandboxId);
-      if (pause?.forcedAt !== undefined) throw new CaptureRefusedError('sandbox_changed', UNKNOWN_END);
-      if (pause) await sleep(LOOK_EVERY_MS, signal);
-    }
-  }
-
-  private async look(sandboxId: string): Promise<void> {
-    const pause = this.strange.get(sandboxId);
-    if (!pause) return;
-    const found = await findContainer(this.parts, sandboxId);
-    const now = performance.now();
-    if (found?.State === 'paused') {
-      if (now - pause.noticedAt < this.longestPauseMs) return;
-      pause.forcedAt = now;
-      this.disturb(sandboxId);
-      const resuming = this.parts.docker.getContainer(found.Id).unpause();
-      // It may have ended, or run again, by now.
-      await resuming.catch(ignoreStatus(NOT_FOUND, CONFLICT, SERVER_ERROR));
-    } else if (!found || now - (pause.forcedAt ?? -Infinity) > LONGEST_PAUSE_MS) {
-      this.strange.delete(sandboxId);
-    }
+  /** Without an answer of the engine, the next sweep repeats it. */
+  private async resume(sandboxId: string): Promise<void> {
+    try {
+      const found = await findContainer(this.parts, sandboxId);
+      if (found?.State === 'paused') await this.parts.docker.getContainer(found.Id).unpause();
+      this.leftPaused.delete(sandboxId);
+    } catch {}
   }
 
   /** The engine completes a commit whose process was killed, and a repeated one takes the name of its image. */
@@ -249,6 +236,12 @@ function checkLayers({ RootFS: { Layers = [] } }: InspectedImage): void {
     'too_many_layers',
     `the disk of the sandbox has ${Layers.length} layers below it, and the engine allows ${MOST_LAYERS}: copy the files to a sandbox of an image with fewer layers, and capture that sandbox`,
   );
+}
+
+function refuseIfChanged(error: unknown): never {
+  const status = statusOf(error);
+  if (status !== NOT_FOUND && status !== CONFLICT) throw error;
+  throw new CaptureRefusedError('sandbox_changed', CHANGED, { cause: error });
 }
 
 /** Another value: the sandbox was started or stopped in between. */

@@ -38,14 +38,6 @@ export class DiskCaptures implements EngineSnapshots {
     this.store = parts.snapshots;
   }
 
-  async measure(sandboxId: string): Promise<number | undefined> {
-    const held = await this.find(sandboxId);
-    if (!held) return undefined;
-    const { disk, directory } = held.places;
-    const files = [...layerFiles(directory, held.identity.layers ?? 0), disk];
-    return allocatedBytes(files).catch(() => undefined);
-  }
-
   async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
     const held = await this.find(sandboxId);
     return held && { cmd: [], exposedPorts: [], volumes: [], ...held.identity.image };
@@ -97,13 +89,13 @@ export class DiskCaptures implements EngineSnapshots {
   }
 
   private async captureNow(
-    { orgId, snapshotId, sandboxId }: Capture,
+    { orgId, snapshotId, sandboxId, admit }: Capture,
     signal: AbortSignal,
   ): Promise<Captured> {
     const made = await this.store.find(snapshotId);
     if (made) return made;
     const before = await this.find(sandboxId);
-    if (!before || (await this.measure(sandboxId)) === undefined)
+    if (!before || (await bytesOf(before)) === undefined)
       throw new CaptureRefusedError('disk_missing', 'the sandbox has no disk on its engine: start it first');
     if (before.saved) throw new CaptureRefusedError('sandbox_changed', PAUSED);
     if (before.isAlive && before.run?.canHold !== true)
@@ -113,7 +105,7 @@ export class DiskCaptures implements EngineSnapshots {
     checkLayers(below);
     return this.store.add(async (draft) => {
       const top = layerFile(draft, below);
-      await this.copy(before, top, signal);
+      await this.copy(before, top, { admit, signal });
       const sealed = await sealLayer(top, identity.diskMib);
       if (typeof sealed === 'string')
         throw new CaptureRefusedError(
@@ -137,10 +129,16 @@ export class DiskCaptures implements EngineSnapshots {
   }
 
   /** The disk of a sandbox that does not run is at rest: a start waits. */
-  private async copy(before: HeldSandbox, to: string, signal: AbortSignal): Promise<void> {
+  private async copy(
+    before: HeldSandbox,
+    to: string,
+    { admit, signal }: { admit: Capture['admit']; signal: AbortSignal },
+  ): Promise<void> {
     const { places, identity } = before;
     const hold = before.isAlive ? await holdProcessors(places.run, signal) : undefined;
     try {
+      // A removal takes the disk away. Then the copy fails.
+      await admit?.((await bytesOf(before)) ?? 0);
       await copyDisk(places.disk, to, signal).catch(async (cause: unknown) => {
         if (await this.find(identity.sandboxId)) throw cause;
         throw new CaptureRefusedError('sandbox_changed', CHANGED, { cause });
@@ -161,6 +159,12 @@ export class DiskCaptures implements EngineSnapshots {
       await file.close();
     }
   }
+}
+
+/** Undefined: it has no disk. */
+async function bytesOf({ places, identity }: HeldSandbox): Promise<number | undefined> {
+  const files = [...layerFiles(places.directory, identity.layers ?? 0), places.disk];
+  return allocatedBytes(files).catch(() => undefined);
 }
 
 function checkLayers(below: number): void {
