@@ -115,6 +115,7 @@
 #define BOOT_MOUNT_MEMORY 1
 #define BOOT_MOUNT_SHARED 2
 #define BOOT_MOUNT_DISK 3
+#define BOOT_MOUNT_SHARED_FILE 4
 
 #define MOUNT_READONLY 1
 #define MOUNT_NOSUID 2
@@ -147,6 +148,7 @@
 #define HANDSHAKE_HELLO "sandkeep session"
 #define HANDSHAKE_WELCOME "sandkeep started"
 #define HANDSHAKE_REFUSAL "sandkeep refused"
+#define SHARED_FILE "file"
 
 #define HEADER_BYTES 9
 struct header_layout {

@@ -31,6 +31,7 @@ export function guestHeader(): string {
   const texts = Object.entries(protocol.HANDSHAKE).map(
     ([name, text]) => `#define HANDSHAKE_${snake(name).toUpperCase()} "${text}"\n`,
   );
+  texts.push(`#define SHARED_FILE "${protocol.SHARED_FILE}"\n`);
   const layouts = Object.entries(protocol.LAYOUT).map(([name, layout]) => layoutInC(name, layout));
   const errors = Object.entries(protocol.ERRORS).map(
     ([name, [number]]) => `_Static_assert(${name} == ${number}, "protocol.ts has another ${name}");\n`,

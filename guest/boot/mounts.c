@@ -11,6 +11,8 @@
 #define OWN_PROGRAMS OWN "/bin"
 /* The files that are bound to other places. */
 #define OWN_FILES OWN "/files"
+/* Where the directory of a shared file is for a moment. */
+#define OWN_SHARE OWN "/share"
 #define KEPT_FLAGS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 /* Of the file systems that a disk image may have, those that are recognized by their first blocks. */
@@ -48,6 +50,13 @@ long open_programs(void) {
   return need(call(__NR_open_tree, AT_FDCWD, PROGRAMS, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, 0), "open", PROGRAMS);
 }
 
+/* The file that another one is to be bound over. A pipe of the image in this place would wait for a reader. */
+static void make_place(const char *path) {
+  need(make_parents(path), "make the directory of", path);
+  long place = call(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644);
+  if (place >= 0) call(__NR_close, place, 0, 0, 0);
+}
+
 /* A file outside of OWN is bound over that of the image, which the disk keeps. */
 static void add_file(Reader from, int number) {
   char own[LIMIT_PATH], digits[24];
@@ -63,10 +72,7 @@ static void add_file(Reader from, int number) {
   *put_number(digits, (u64)number) = 0;
   join(own, sizeof own, OWN_FILES "/", digits, (char *)0);
   need(create_file(own, file.mode, from.at, n), "write", path);
-  need(make_parents(path), "make the directory of", path);
-  /* A pipe of the image in this place would wait for a reader. */
-  long place = call(__NR_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644);
-  if (place >= 0) call(__NR_close, place, 0, 0, 0);
+  make_place(path);
   need(mount_at(own, path, 0, MS_BIND, 0), "mount", path);
 }
 
@@ -97,12 +103,27 @@ static long mount_disk(const char *serial, const char *target, const char *type,
   return failed;
 }
 
+/* The directory of the tag is how the file comes here, and no part of the sandbox. */
+static long mount_shared_file(const char *tag, const char *target, long flags, const char *options) {
+  make_place(target);
+  mount_new(tag, OWN_SHARE, "virtiofs", 0, options);
+  long failed = mount_at(OWN_SHARE "/" SHARED_FILE, target, 0, MS_BIND, 0);
+  if (failed >= 0 && flags) failed = mount_at(0, target, 0, MS_REMOUNT | MS_BIND | flags, 0);
+  need(call(__NR_umount2, OWN_SHARE, 0, 0, 0), "unmount", OWN_SHARE);
+  call(__NR_unlinkat, AT_FDCWD, OWN_SHARE, AT_REMOVEDIR, 0);
+  return failed;
+}
+
 static void add_mount(Reader from) {
   struct boot_mount_layout head = take_boot_mount(&from);
   const char *source = take_text(&from), *target = take_text(&from), *type = take_text(&from), *options = take_text(&from);
   if (from.bad) give_up("read the boot configuration:", "a mount is wrong", -EINVAL);
   const long flags = head.flags & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC);
   long failed = -EINVAL;
+  if (head.kind == BOOT_MOUNT_SHARED_FILE) {
+    need(mount_shared_file(source, target, flags, options), "mount", target);
+    return;
+  }
   need(make_directories(target), "make the directory", target);
   if (head.kind == BOOT_MOUNT_MEMORY) failed = mount_at("tmpfs", target, "tmpfs", flags, options);
   if (head.kind == BOOT_MOUNT_SHARED) failed = mount_at(source, target, "virtiofs", flags, options);

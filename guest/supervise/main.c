@@ -15,8 +15,8 @@
  *
  * It keeps other programs of the machine from each PORT of the ADDRESS before it, a number (ports.h).
  *
- * The command of all --server serves the directory FD of each --share to the sandbox (shares.h). The monitor gets the
- * connection as FD.
+ * The command of all --server serves the directory or the file FD of each --share to the sandbox (shares.h). The
+ * monitor gets the connection as FD.
  *
  * The service sends lines on the socket supervisor.sock:
  *

@@ -1,12 +1,14 @@
 #include "shares.h"
 #include "../common/execute.h"
 #include "../common/fail.h"
+#include "../protocol.h"
 #include "monitor.h"
 #include <linux/fcntl.h>
 #include <linux/mount.h>
 #include <linux/prctl.h>
 #include <linux/resource.h>
 #include <linux/sched.h>
+#include <linux/stat.h>
 #include <linux/un.h>
 #include <linux/wait.h>
 
@@ -15,6 +17,7 @@
 #define SOCKET "share.sock"
 /* Each system has it. The mount is in a namespace of the file server. */
 #define SHARED_DIRECTORY "/tmp"
+#define PLACE_OF_FILE SHARED_DIRECTORY "/" SHARED_FILE
 #define SERVED_SOCKET 3
 /* The file server has a descriptor for each file that the kernel of the sandbox knows. */
 #define MOST_FILES 131072
@@ -57,12 +60,35 @@ static void limit_server(void) {
   check("limit the files", call(__NR_prlimit64, 0, RLIMIT_NOFILE, &files, 0));
 }
 
+static int is_file(long tree) {
+  struct statx found;
+  check("read a shared file", call6(__NR_statx, tree, (long)"", AT_EMPTY_PATH, STATX_TYPE, (long)&found, 0));
+  return S_ISREG(found.stx_mode);
+}
+
+/* A file server serves a directory. This one is in memory, has nothing but the place of the file, and stays as it is. */
+static void make_place_of_file(void) {
+  static const char options[] = "mode=755,size=64k,nr_inodes=16";
+  const long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  check("make a directory for a shared file",
+        call6(__NR_mount, (long)"tmpfs", (long)SHARED_DIRECTORY, (long)"tmpfs", flags, (long)options, 0));
+  long place = call(__NR_openat, AT_FDCWD, PLACE_OF_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
+  check("make a place for a shared file", place);
+  call(__NR_close, place, 0, 0, 0);
+  check("protect the directory of a shared file",
+        call6(__NR_mount, 0, (long)SHARED_DIRECTORY, 0, MS_REMOUNT | MS_RDONLY | flags, (long)options, 0));
+}
+
 /* The flags of the mount are locked by the second change of the namespace, whose user it belongs to. */
 static void enter_jail(long tree) {
   check("leave the mounts", call(__NR_unshare, CLONE_NEWNS, 0, 0, 0));
   check("keep the mounts apart", call6(__NR_mount, 0, (long)"/", 0, MS_REC | MS_PRIVATE, 0, 0));
-  check("mount a shared directory",
-        call6(__NR_move_mount, tree, (long)"", AT_FDCWD, (long)SHARED_DIRECTORY, MOVE_MOUNT_F_EMPTY_PATH, 0));
+  const char *place = SHARED_DIRECTORY;
+  if (is_file(tree)) {
+    make_place_of_file();
+    place = PLACE_OF_FILE;
+  }
+  check("mount a shared directory", call6(__NR_move_mount, tree, (long)"", AT_FDCWD, (long)place, MOVE_MOUNT_F_EMPTY_PATH, 0));
   check("leave the namespaces",
         call(__NR_unshare, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS, 0, 0, 0));
 }

@@ -1,9 +1,9 @@
 /*
- * The directories of the machine that the sandbox mounts. A file server (virtiofsd) for each answers the requests of
- * the sandbox. The sandbox may have taken it over, so it is in a jail:
+ * The directories and files of the machine that the sandbox mounts. A file server (virtiofsd) for each answers the
+ * requests of the sandbox. The sandbox may have taken it over, so it is in a jail:
  *
- *   - a mount namespace whose root it changes to the directory; the mount has nosuid, nodev, noexec, and the flag for
- *     reading only where the sandbox may not write
+ *   - a mount namespace whose root it changes to the directory, or to one that has the file alone; the mount has nosuid,
+ *     nodev, noexec, and the flag for reading only where the sandbox may not write
  *   - a user namespace with every number, so that files have the owners that the sandbox gives them. Its capabilities
  *     are for files of these owners, and for nothing of the machine
  *   - process, network, IPC and host name namespaces, which are empty
@@ -26,7 +26,7 @@ struct shares {
   char *command[SERVER_WORDS + 1];
   int words;
   struct share {
-    /* A descriptor of the directory. Once the file server runs, it is the connection to it. */
+    /* A descriptor of the directory or the file. Once the file server runs, it is the connection to it. */
     long fd;
     int is_readonly;
     long process;

@@ -175,8 +175,14 @@ export const BOOT = {
   whole: 22,
 } as const;
 
-/** `bootMount.kind`. The source of `shared` is a virtiofs tag, that of `disk` the serial number of a disk. */
-export const BOOT_MOUNT = { memory: 1, shared: 2, disk: 3 } as const;
+/**
+ * `bootMount.kind`. The source of `shared` and `sharedFile` is a virtiofs tag, that of `disk` the serial number of a
+ * disk.
+ */
+export const BOOT_MOUNT = { memory: 1, shared: 2, disk: 3, sharedFile: 4 } as const;
+
+/** The name that a shared file has in the directory of its tag, which has nothing else. */
+export const SHARED_FILE = 'file';
 
 /** `bootPatch.operation`. A link or a file replaces an earlier one only with the flag `replace`. */
 export const BOOT_PATCH = { write: 1, link: 2, directory: 3, append: 4, remove: 5 } as const;

@@ -158,6 +158,54 @@ describeMicrovm('volumes of virtual machines', () => {
     expect(body.error.message).toContain('mounts volumes');
   });
 
+  test('of a single file show it, and nothing beside it', async () => {
+    const host = await hostVolume();
+    const file = join(host, 'settings');
+    writeFileSync(file, 'first\n', { mode: 0o755 });
+    writeFileSync(join(host, 'beside-settings'), 'not shared\n');
+    const id = await create('single', [
+      { type: 'bind', host: '/settings', guest: '/etc/made/settings' },
+      {
+        type: 'bind',
+        host: '/settings',
+        guest: '/flags-file',
+        options: { readonly: true, noexec: true, nosuid: true, nodev: true },
+      },
+    ]);
+    expect(
+      await inside(
+        id,
+        'cat /etc/made/settings /flags-file; echo second >> /etc/made/settings; cat /etc/made/settings',
+        'chown 1000:2000 /etc/made/settings; ls /etc/made; ls /.sandkeep | grep share || true',
+        '(echo third >> /flags-file) 2>&1 || true',
+      ),
+    ).toMatch(/^first\nfirst\nfirst\nsecond\nsettings\n.*Read-only/);
+    // Each mount has a cache of its own.
+    await until(
+      async () => inside(id, 'cat /flags-file'),
+      (text) => text === 'first\nsecond',
+    );
+    expect(await inside(id, 'grep -E " virtiofs " /proc/mounts | cut -d" " -f2-4')).toBe(
+      [
+        '/etc/made/settings virtiofs rw,relatime',
+        '/flags-file virtiofs ro,nosuid,nodev,noexec,relatime',
+      ].join('\n'),
+    );
+    const { uid, gid } = lstatSync(file);
+    expect([uid, gid, readFileSync(file, 'utf8')]).toEqual([1000, 2000, 'first\nsecond\n']);
+    // Root of the sandbox sees all that the file server serves.
+    expect(
+      await inside(
+        id,
+        'mkdir /again /again-flags; mount -t virtiofs volume0 /again; mount -t virtiofs volume1 /again-flags',
+        'ls -A /again /again-flags; cd /again; (touch new; rm file; mv file other) 2>&1 || true',
+        '(echo third >> /again-flags/file) 2>&1 || true; cat file',
+      ),
+    ).toMatch(/^\/again:\nfile\n\n\/again-flags:\nfile\n(.*(Read-only|busy).*\n){4}first\nsecond$/);
+    expect(readdirSync(host).filter((name) => name.includes('settings'))).toHaveLength(2);
+    expect(readFileSync(file, 'utf8')).toBe('first\nsecond\n');
+  });
+
   test('are served in a jail that has one directory, and ends with the machine', async () => {
     const id = writer;
     const reader = await create('reader', [{ type: 'named', name: 'data', guest: '/data' }]);
@@ -234,15 +282,16 @@ describeMicrovm('volumes of virtual machines', () => {
     expect([idle.code, idle.details.field]).toEqual(['invalid_sandbox_config', 'lifecycle.on_idle']);
     const image = { type: 'disk_image', host: '/disks/raw', guest: '/d', format: 'raw' };
     const cases: [object[], string][] = [
-      [[bind('/one-file')], 'mounts[0].host cannot be mounted: it is a file'],
+      [[bind('/one-file', { guest: '/tmp' })], 'mount /tmp: '],
+      [[bind('/disks/raw', { guest: '/f' }), image], 'another mount writes to it or its folder'],
       [[bind('/etc')], 'mounts[0].host cannot be mounted: it is a symbolic link, which is not followed'],
       [[bind('/etc/ssl')], 'is a symbolic link, which is not followed'],
       [
         [bind('/none')],
         'mounts[0].host cannot be mounted: "none" does not exist: put it into the host volume',
       ],
-      [[bind('/disks'), image], 'another mount writes to its folder'],
-      [[bind('/'), image], 'another mount writes to its folder'],
+      [[bind('/disks'), image], 'another mount writes to it or its folder'],
+      [[bind('/'), image], 'another mount writes to it or its folder'],
     ];
     for (const [index, [mounts, words]] of cases.entries())
       expect((await refused(`refused-${index}`, mounts)).message).toContain(words);

@@ -34,7 +34,17 @@ export async function engineBootFiles(directory: string, kernel: string | undefi
 export async function prepareBoot(
   { boot, isEmulated, services }: Pick<MicrovmParts, 'boot' | 'isEmulated' | 'services'>,
   run: Run,
-  { identity, isCopy, network }: { identity: Identity; isCopy: boolean; network: GuestInterface | undefined },
+  {
+    identity,
+    isCopy,
+    network,
+    sharedFiles,
+  }: {
+    identity: Identity;
+    isCopy: boolean;
+    network: GuestInterface | undefined;
+    sharedFiles: ReadonlySet<string>;
+  },
 ): Promise<Boot> {
   const { kernel, initramfs, modules } = boot;
   const trusted = trustsMore(run.spec) ? bootTrust(await authoritiesFor(run.spec, services)) : undefined;
@@ -44,6 +54,7 @@ export async function prepareBoot(
       image: identity.image,
       modules,
       network: network ?? null,
+      sharedFiles,
       isCopy,
       files: [...resolverFiles(run, network), ...(trusted?.files ?? [])],
       trust: trusted?.trust ?? null,

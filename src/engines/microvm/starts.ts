@@ -137,7 +137,8 @@ export class VmStarts {
         folders: [...above],
       }));
       const link = network?.link;
-      const boot = await prepareBoot(parts, run, { identity, isCopy, network: network?.guest });
+      const sharedFiles = new Set(folders.filter(({ isFile }) => isFile).map(({ tag }) => tag));
+      const boot = await prepareBoot(parts, run, { identity, isCopy, network: network?.guest, sharedFiles });
       const disks: Disk[] = [
         {
           serial: 'base',
@@ -239,10 +240,10 @@ export class VmStarts {
   ): Promise<FileHandle> {
     const { folderUses } = this.parts;
     const reserve = (use: ImageUse) => {
-      const writer = folderUses.writerOf(use.folders ?? []);
-      if (writer === sandboxId) return 'another mount writes to its folder: mount that with "readonly"';
+      const writer = folderUses.writerOf([use.file, ...(use.folders ?? [])]);
+      if (writer === sandboxId) return 'another mount writes to it or its folder: mount that with "readonly"';
       if (writer !== undefined)
-        return `the sandbox ${writer} writes to its folder: stop that sandbox, or let it mount the folder with "readonly"`;
+        return `the sandbox ${writer} writes to it or its folder: stop that sandbox, or let its mount be "readonly"`;
       const holder = uses.reserve(use);
       if (holder === undefined) return undefined;
       if (holder === sandboxId)

@@ -65,9 +65,9 @@ export interface BootPatch {
 }
 
 export interface BootMount {
-  /** `shared`: by virtiofs. `disk`: a file system on a further disk. */
+  /** `shared`, `sharedFile`: by virtiofs. `disk`: a file system on a further disk. */
   kind: keyof typeof BOOT_MOUNT;
-  /** The tag of a shared directory, or the serial number of a disk. */
+  /** The tag of a shared directory or file, or the serial number of a disk. */
   source: string;
   target: string;
   /** The file system of a disk. Null: it is found. */

@@ -32,6 +32,8 @@ interface RunSurroundings {
   image: ImageDefaults;
   modules: BootFiles['modules'];
   network: BootNetwork | null;
+  /** The tags of mounts that show a file. Default: each shows a directory. */
+  sharedFiles?: ReadonlySet<string>;
   /** The disk is a new copy of that of another sandbox. Default: false. */
   isCopy?: boolean;
   /** The files of the engine, such as /etc/resolv.conf. */
@@ -43,11 +45,19 @@ interface RunSurroundings {
 /** The boot configuration of a run, with the meaning that the fields have on other engines. */
 export function runConfiguration(run: Run, surroundings: RunSurroundings): BootConfiguration {
   const { spec } = run;
-  const { image, modules, network, isCopy = false, files, trust = null } = surroundings;
+  const {
+    image,
+    modules,
+    network,
+    sharedFiles = new Set(),
+    isCopy = false,
+    files,
+    trust = null,
+  } = surroundings;
   const workdir = workdirOf(spec, image);
   const hostName = spec.hostname ?? run.sandboxId;
   const environment = environmentOfSandbox(run, image, hostName);
-  const mounts = spec.mounts.map(mountOf);
+  const mounts = spec.mounts.map((mount, index) => mountOf(mount, index, sharedFiles));
   const uses = (kind: BootMount['kind']) => mounts.some((mount) => mount.kind === kind);
   return {
     hostName,
@@ -69,7 +79,7 @@ export function runConfiguration(run: Run, surroundings: RunSurroundings): BootC
     })),
     modules: [
       ...(network ? modules.network : []),
-      ...(uses('shared') ? modules.shared : []),
+      ...(uses('shared') || uses('sharedFile') ? modules.shared : []),
       ...(uses('disk') ? modules.disk : []),
     ],
     isCopy,
@@ -169,8 +179,12 @@ function patchOf(patch: RunSpec['patches'][number]): BootPatch {
   }
 }
 
-/** The engine attaches volumes with the tag `volume<index>`, and disk images with the serial number `image<index>`. */
-function mountOf(mount: RunMount, index: number): BootMount {
+export function shareTag(index: number): string {
+  return `volume${index}`;
+}
+
+/** The engine attaches disk images with the serial number `image<index>`. */
+function mountOf(mount: RunMount, index: number, sharedFiles: ReadonlySet<string>): BootMount {
   const flags = new Set(
     (['readonly', 'nosuid', 'nodev', 'noexec'] as const).filter((flag) => mount.options?.[flag]),
   );
@@ -182,7 +196,9 @@ function mountOf(mount: RunMount, index: number): BootMount {
     }
     case 'disk_image':
       return { ...common, kind: 'disk', source: `image${index}`, fstype: mount.fstype ?? null };
-    default:
-      return { ...common, kind: 'shared', source: `volume${index}` };
+    default: {
+      const source = shareTag(index);
+      return { ...common, kind: sharedFiles.has(source) ? 'sharedFile' : 'shared', source };
+    }
   }
 }

@@ -39,11 +39,13 @@ export class ImageUses {
     };
   }
 
-  /** A sandbox that has a disk image in the directory, or below it. */
+  /** A sandbox that has a disk image in the directory or below it, or the file as a disk image. */
   userIn(folder: string): string | undefined {
     return this.claims
       .entries()
-      .find(([, uses]) => uses.some(({ folders = [] }) => folders.includes(folder)))?.[0];
+      .find(([, uses]) =>
+        uses.some(({ file, folders = [] }) => file === folder || folders.includes(folder)),
+      )?.[0];
   }
 
   private of(sandboxId: string): readonly ImageUse[] {

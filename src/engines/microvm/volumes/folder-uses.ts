@@ -4,18 +4,18 @@ import { fdPath, MAX_NAMES, O_PATH } from '../../../volumes/storage/guest-path.j
 import { fileOf } from '../disks/image-uses.js';
 import { RunClaims } from '../run-claims.js';
 
-/** A directory of a volume that a virtual machine mounts. */
+/** A directory or a file of a volume that a virtual machine mounts. */
 export interface FolderUse {
   /** Its file system and its number there, as paths may change. */
   folder: string;
   isReadonly: boolean;
 }
 
-/** The directories that the virtual machines that run mount. */
+/** The directories and files that the virtual machines that run mount. */
 export class FolderUses {
   readonly claims = new RunClaims<readonly FolderUse[]>();
 
-  /** A sandbox that writes to one of these directories. */
+  /** A sandbox that writes to one of these directories and files. */
   writerOf(folders: readonly string[]): string | undefined {
     for (const [holder, uses] of this.claims.entries())
       if (uses.some(({ folder, isReadonly }) => !isReadonly && folders.includes(folder))) return holder;

@@ -5,15 +5,17 @@ import { isVolumeMount } from '../../../spec/mount-schema.js';
 import type { VolumeStore } from '../../../volumes/storage/store.js';
 import type { ImageUses } from '../disks/image-uses.js';
 import type { FileServer } from './file-server.js';
+import { shareTag } from '../boot/run-configuration.js';
 import { folderOf, type FolderUses } from './folder-uses.js';
 
 /** Each has a process of its own. The machine has 24 places of virtio devices, and disk images take 12 at most. */
 export const MAX_FOLDERS = 6;
 
-/** A directory of a volume that a virtual machine gets. */
+/** A directory or a file of a volume that a virtual machine gets. */
 export interface OpenFolder {
   /** By which the sandbox finds it. */
   tag: string;
+  isFile: boolean;
   isReadonly: boolean;
   /** The caller closes it. */
   handle: FileHandle;
@@ -27,7 +29,7 @@ interface FolderParts {
 }
 
 /**
- * Opens the directories of the volumes that a run mounts, for the file servers of its supervisor. No symlink is
+ * Opens the directories and files of the volumes that a run mounts, for the file servers of its supervisor. No symlink is
  * followed. Throws StartRefusedError.
  */
 export async function openFolders(
@@ -48,16 +50,12 @@ export async function openFolders(
         throw new StartRefusedError(`${field}: a virtual machine mounts at most ${MAX_FOLDERS} volumes`);
       const { handle, isDirectory } = await openMountSource(parts.volumes, orgId, mount, field);
       const isReadonly = mount.options?.readonly === true;
-      folders.push({ tag: `volume${index}`, isReadonly, handle });
-      if (!isDirectory)
-        throw new StartRefusedError(
-          `${field}.host cannot be mounted: it is a file, and a virtual machine mounts folders: name the folder of the file`,
-        );
+      folders.push({ tag: shareTag(index), isFile: !isDirectory, isReadonly, handle });
       const folder = await folderOf(handle);
       const user = isReadonly ? undefined : parts.imageUses.userIn(folder);
       if (user !== undefined)
         throw new StartRefusedError(
-          `${field} cannot be mounted: the sandbox ${user} has a disk image in it: stop that sandbox, or mount the folder with "readonly"`,
+          `${field} cannot be mounted: the sandbox ${user} has a disk image in it: stop that sandbox, or mount it with "readonly"`,
         );
       parts.folderUses.add(sandboxId, { folder, isReadonly });
     }
