@@ -66,7 +66,7 @@ static int is_file(long tree) {
   return S_ISREG(found.stx_mode);
 }
 
-/* A file server serves a directory. This one is in memory, has nothing but the place of the file, and stays as it is. */
+/* A file server serves a directory. This one is in memory, has the place of the file alone, and cannot be written. */
 static void make_place_of_file(void) {
   static const char options[] = "mode=755,size=64k,nr_inodes=16";
   const long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;

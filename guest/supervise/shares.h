@@ -2,8 +2,8 @@
  * The directories and files of the machine that the sandbox mounts. A file server (virtiofsd) for each answers the
  * requests of the sandbox. The sandbox may have taken it over, so it is in a jail:
  *
- *   - a mount namespace whose root it changes to the directory, or to one that has the file alone; the mount has nosuid,
- *     nodev, noexec, and the flag for reading only where the sandbox may not write
+ *   - a mount namespace whose root it changes to the directory, or to one that has the file alone. The mount has
+ *     nosuid, nodev, noexec, and the flag for reading only where the sandbox may not write
  *   - a user namespace with every number, so that files have the owners that the sandbox gives them. Its capabilities
  *     are for files of these owners, and for nothing of the machine
  *   - process, network, IPC and host name namespaces, which are empty

@@ -158,7 +158,7 @@ describeMicrovm('volumes of virtual machines', () => {
     expect(body.error.message).toContain('mounts volumes');
   });
 
-  test('of a single file show it, and nothing beside it', async () => {
+  test('show a single file, and nothing beside it', async () => {
     const host = await hostVolume();
     const file = join(host, 'settings');
     writeFileSync(file, 'first\n', { mode: 0o755 });

@@ -29,8 +29,8 @@ interface FolderParts {
 }
 
 /**
- * Opens the directories and files of the volumes that a run mounts, for the file servers of its supervisor. No symlink is
- * followed. Throws StartRefusedError.
+ * Opens the directories and files of the volumes that a run mounts, for the file servers of its supervisor. No symlink
+ * is followed. Throws StartRefusedError.
  */
 export async function openFolders(
   parts: FolderParts,
