@@ -3,10 +3,11 @@ import { Redirect, Route, Router, Switch, useLocation, useSearch } from 'wouter-
 import { Layout } from './layout/layout';
 import { BASE_PATH } from './lib/base';
 import { Lazy } from './lib/lazy';
-import { session } from './lib/session';
+import { may, session } from './lib/session';
 import { resumeSession } from './lib/sign-in';
 import { useResource } from './lib/use-resource';
 import { PAGES } from './pages';
+import { MissingScope } from './parts/missing-scope';
 import { ErrorPanel } from './parts/error-panel';
 import { ConfirmHost } from './parts/confirm';
 import { Notices } from './parts/notices';
@@ -54,9 +55,15 @@ function SignedIn() {
   return (
     <Layout>
       <Switch>
-        {PAGES.map(({ path, load }) => (
+        {PAGES.map(({ path, title, scope, load }) => (
           <Route key={path} path={path}>
-            <Lazy key={path} load={load} />
+            {scope === undefined || may(scope) ? (
+              <Lazy key={path} load={load} />
+            ) : (
+              <Page title={title}>
+                <MissingScope scope={scope} />
+              </Page>
+            )}
           </Route>
         ))}
         <Route>

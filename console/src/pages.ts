@@ -13,7 +13,7 @@ interface PageEntry {
   title: string;
   /** Where the navigation and the command palette list it. Undefined: nowhere. */
   group?: (typeof GROUPS)[number];
-  /** Without it nothing on the page can be read, so that it is not listed. Undefined: every session opens the page. */
+  /** Without it nothing on the page can be read: it is neither listed nor opened. Undefined: every session opens it. */
   scope?: Scope;
   load: () => Promise<ComponentType> | ComponentType;
 }
@@ -31,6 +31,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     path: '/sandboxes/:id/:tab?',
     title: 'Sandbox',
+    scope: 'sandboxes:read',
     load: () => import('./sandbox/sandbox').then((module) => module.Sandbox),
   },
   {
@@ -43,6 +44,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     path: '/pools/:name',
     title: 'Pool',
+    scope: 'sandboxes:read',
     load: () => import('./pools/pool').then((module) => module.Pool),
   },
   {
@@ -55,6 +57,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     path: '/snapshots/:id',
     title: 'Snapshot',
+    scope: 'sandboxes:read',
     load: () => import('./snapshots/snapshot').then((module) => module.Snapshot),
   },
   {
@@ -74,6 +77,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     path: '/templates/:id',
     title: 'Template',
+    scope: 'sandboxes:read',
     load: () => import('./templates/template').then((module) => module.Template),
   },
   {
@@ -86,6 +90,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     path: '/volumes/:id',
     title: 'Volume',
+    scope: 'volumes:read',
     load: () => import('./volumes/volume').then((module) => module.Volume),
   },
   {
@@ -144,6 +149,7 @@ export const PAGES: readonly PageEntry[] = [
   {
     path: '/webhooks/:id',
     title: 'Webhook',
+    scope: 'org:admin',
     load: () => import('./webhooks/webhook').then((module) => module.WebhookPage),
   },
   {

@@ -43,7 +43,8 @@ describeBrowser('the console when something fails', () => {
     const access = { ...FULL_ACCESS, scopes: ['volumes:read'] as const };
     const { key } = await createKey(service.ctx.pool, client.org.id, 'narrow', operator('test'), access);
     const { page, context } = await newVisitor(browser, service.url);
-    await signInBrowser(page, key);
+    // Every session opens this page, and its quotas need a scope.
+    await signInBrowser(page, key, '/console/organization');
     const alert = page.getByRole('alert');
     await alert.waitFor();
     expect(await alert.textContent()).toMatch(/scope.*403 .*request/s);

@@ -103,7 +103,7 @@ describeBrowser('the page Keys', () => {
     await signInBrowser(page, body.key, '/console/keys');
     const alert = page.getByRole('alert');
     await alert.waitFor();
-    expect(await alert.textContent()).toMatch(/key that has the scope.*403/s);
+    expect(await alert.textContent()).toMatch(/the scope keys:read,.*key that has the scope/s);
     await expectPresentable(page, 'keys-refused');
   });
 });

@@ -4,7 +4,7 @@ import type { ApiKeyResponse } from '../lib/api-types';
 import { attempt } from '../lib/attempt';
 import { API_URL } from '../lib/base';
 import { useLive } from '../lib/live';
-import { session } from '../lib/session';
+import { may, session } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
@@ -89,7 +89,8 @@ export function Keys() {
     {
       title: 'Actions',
       cell: (key) =>
-        key.revoked_at === null && (
+        key.revoked_at === null &&
+        may('keys:write') && (
           <span class="actions">
             <button type="button" aria-label={`Rotate ${key.name}`} onClick={() => setRotated(key)}>
               Rotate
@@ -113,9 +114,11 @@ export function Keys() {
       actions={
         <>
           <TableView of="Keys" columns={columns} />
-          <button type="button" class="primary" onClick={() => url.set({ create: 'form', ...stay })}>
-            Create
-          </button>
+          {may('keys:write') && (
+            <button type="button" class="primary" onClick={() => url.set({ create: 'form', ...stay })}>
+              Create
+            </button>
+          )}
         </>
       }
     >
@@ -130,7 +133,7 @@ export function Keys() {
           line: LINE,
         }}
       />
-      {url.get('create') !== '' && (
+      {url.get('create') !== '' && may('keys:write') && (
         <Create close={() => url.set({ create: undefined, ...stay })} created={finish} />
       )}
       {rotated !== undefined && <Rotate of={rotated} close={() => setRotated(undefined)} rotated={finish} />}

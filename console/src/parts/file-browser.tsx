@@ -20,7 +20,8 @@ import { Time } from './time';
  * The files below `address`, which is the `/files` of a sandbox or of a volume. The folder is in the address of the
  * page.
  */
-export function FileBrowser({ address, first }: { address: string; first: string }) {
+export function FileBrowser(props: { address: string; first: string; isReadOnly?: boolean }) {
+  const { address, first, isReadOnly = false } = props;
   const url = useUrlState();
   const folder = url.get('folder') || first;
   const [isBusy, setBusy] = useState(false);
@@ -117,14 +118,16 @@ export function FileBrowser({ address, first }: { address: string; first: string
               Download
             </button>
           )}
-          <button
-            type="button"
-            class="danger"
-            aria-label={`Delete ${nameOf(file.path)}`}
-            onClick={() => void remove(file)}
-          >
-            Delete
-          </button>
+          {!isReadOnly && (
+            <button
+              type="button"
+              class="danger"
+              aria-label={`Delete ${nameOf(file.path)}`}
+              onClick={() => void remove(file)}
+            >
+              Delete
+            </button>
+          )}
         </span>
       ),
     },
@@ -137,31 +140,35 @@ export function FileBrowser({ address, first }: { address: string; first: string
           Parent folder
         </button>
         <code class="path">{folder}</code>
-        <NewEntry
-          of={address}
-          folder={folder}
-          made={(path, kind) => {
-            list.reload();
-            if (kind === 'file') url.set({ file: path });
-            else open(path);
-          }}
-        />
-        <label class="button">
-          Upload
-          <input
-            class="unseen"
-            type="file"
-            multiple
-            disabled={isBusy}
-            onChange={({ currentTarget }) => void upload(currentTarget)}
-          />
-        </label>
+        {!isReadOnly && (
+          <>
+            <NewEntry
+              of={address}
+              folder={folder}
+              made={(path, kind) => {
+                list.reload();
+                if (kind === 'file') url.set({ file: path });
+                else open(path);
+              }}
+            />
+            <label class="button">
+              Upload
+              <input
+                class="unseen"
+                type="file"
+                multiple
+                disabled={isBusy}
+                onChange={({ currentTarget }) => void upload(currentTarget)}
+              />
+            </label>
+          </>
+        )}
       </div>
       <Loaded resource={list}>
         {({ entries }) =>
           entries.length === 0 ? (
             <Empty title="This folder is empty">
-              <p>Upload files, or make one here, with the buttons above.</p>
+              {!isReadOnly && <p>Upload files, or make one here, with the buttons above.</p>}
             </Empty>
           ) : (
             <LongTable
@@ -180,6 +187,7 @@ export function FileBrowser({ address, first }: { address: string; first: string
           key={edited.path}
           address={address}
           path={edited.path}
+          isReadOnly={isReadOnly}
           close={() => url.set({ file: undefined }, { replace: true })}
           saved={list.reload}
         />

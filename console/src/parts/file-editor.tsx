@@ -18,12 +18,13 @@ interface EditorProps {
   /** The `/files` of a sandbox or of a volume. */
   address: string;
   path: string;
+  isReadOnly: boolean;
   close: () => void;
   saved: () => void;
 }
 
 /** A small text file in a dialog. */
-export function FileEditor({ address, path, close, saved }: EditorProps) {
+export function FileEditor({ address, path, isReadOnly, close, saved }: EditorProps) {
   const content = async (init: RequestInit = {}) =>
     request(`${address}/content`, { ...init, headers: pathHeader(path) });
   const read = async (signal?: AbortSignal) =>
@@ -50,6 +51,7 @@ export function FileEditor({ address, path, close, saved }: EditorProps) {
             <Text
               original={original}
               path={path}
+              isReadOnly={isReadOnly}
               close={close}
               hasChanges={hasChanges}
               read={read}
@@ -71,6 +73,7 @@ export function FileEditor({ address, path, close, saved }: EditorProps) {
 interface TextProps {
   original: FileText & { isText: true };
   path: string;
+  isReadOnly: boolean;
   close: () => void;
   /** For the dialog: whether the text differs from that of the file. */
   hasChanges: MutableRef<boolean>;
@@ -78,7 +81,7 @@ interface TextProps {
   write: (text: string) => Promise<void>;
 }
 
-function Text({ original, path, close, hasChanges, read, write }: TextProps) {
+function Text({ original, path, isReadOnly, close, hasChanges, read, write }: TextProps) {
   const [text, setText] = useState(original.text);
   const { send, problem, isBusy } = useChange();
   const field = useRef<HTMLTextAreaElement>(null);
@@ -127,20 +130,29 @@ function Text({ original, path, close, hasChanges, read, write }: TextProps) {
         rows={24}
         spellcheck={false}
         wrap="off"
+        readOnly={isReadOnly}
         value={text}
         onInput={({ currentTarget }) => setText(currentTarget.value)}
       />
       {problem !== undefined && <ErrorPanel problem={problem} />}
       <div class="actions">
-        <button type="submit" class="primary" disabled={!isChanged || isBusy}>
-          Save
-        </button>
+        {!isReadOnly && (
+          <button type="submit" class="primary" disabled={!isChanged || isBusy}>
+            Save
+          </button>
+        )}
         <button type="button" onClick={close}>
           {isChanged ? 'Discard' : 'Close'}
         </button>
         <small>
           {bytes(new TextEncoder().encode(withEnds(text, original.ends)).length)},{' '}
-          {original.ends === '\r\n' ? 'lines end with CR LF' : 'lines end with LF'}. <kbd>Ctrl S</kbd> saves.
+          {original.ends === '\r\n' ? 'lines end with CR LF' : 'lines end with LF'}.
+          {!isReadOnly && (
+            <>
+              {' '}
+              <kbd>Ctrl S</kbd> saves.
+            </>
+          )}
         </small>
       </div>
     </form>

@@ -28,7 +28,7 @@ export interface TableProps<T> {
   rows: readonly T[];
   id: (row: T) => string;
   name: (row: T) => string;
-  selection?: Selection;
+  selection?: Selection | undefined;
   /** The rows are all there are, so that they can be ordered here. */
   isWhole?: boolean;
   /** The value of `sort` that the rows have without one in the address. */

@@ -4,6 +4,7 @@ import { announce } from '../lib/announce';
 import { call } from '../lib/api';
 import type { PoolWithSandboxes } from '../lib/api-types';
 import { useLive, useWhileChanging } from '../lib/live';
+import { may } from '../lib/session';
 import { useChange } from '../lib/use-change';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
@@ -57,7 +58,8 @@ export function Pool() {
     <Page
       title={name}
       actions={
-        pool.data !== undefined && (
+        pool.data !== undefined &&
+        may('sandboxes:write') && (
           <>
             <button type="button" onClick={() => setChanging(true)}>
               Change

@@ -4,6 +4,7 @@ import { call } from '../lib/api';
 import type { PoolResponse } from '../lib/api-types';
 import { API_URL } from '../lib/base';
 import { useLive } from '../lib/live';
+import { may } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Empty } from '../parts/empty';
@@ -42,9 +43,11 @@ export function Pools() {
       actions={
         <>
           <TableView of="Pools" columns={COLUMNS} />
-          <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
-            Create
-          </button>
+          {may('sandboxes:write') && (
+            <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
+              Create
+            </button>
+          )}
         </>
       }
     >
@@ -71,7 +74,7 @@ export function Pools() {
           )
         }
       </Loaded>
-      {url.get('create') !== '' && (
+      {url.get('create') !== '' && may('sandboxes:write') && (
         <PutPool
           close={() => url.set({ create: undefined })}
           saved={({ name }) => {

@@ -1,5 +1,6 @@
 import { useRef, useState } from 'preact/hooks';
 import { Link, useLocation, useParams } from 'wouter-preact';
+import type { Scope } from '../../../src/access/scopes';
 import { announce } from '../lib/announce';
 import { attempt } from '../lib/attempt';
 import { call } from '../lib/api';
@@ -13,6 +14,7 @@ import { confirm } from '../parts/confirm';
 import { Empty } from '../parts/empty';
 import { FileBrowser } from '../parts/file-browser';
 import { Loaded } from '../parts/loaded';
+import { MissingScope } from '../parts/missing-scope';
 import { Page } from '../parts/page';
 import { DELETE_CONSEQUENCE, VERBS, verbsOf, type Verb } from '../sandboxes/operations';
 import { Capture } from '../snapshots/capture';
@@ -41,6 +43,21 @@ const TABS = {
   usage: 'Usage',
 } as const;
 type Tab = keyof typeof TABS;
+/** A tab without its scope is neither listed nor opened. The other tabs need that of the page. */
+const TAB_SCOPES: Partial<Record<Tab, Scope>> = {
+  terminal: 'sandboxes:exec',
+  sessions: 'sandboxes:exec',
+  files: 'sandboxes:exec',
+  previews: 'sandboxes:exec',
+  events: 'events:read',
+  usage: 'billing:read',
+};
+
+/** Undefined: the session opens the tab. */
+function missingScope(tab: Tab): Scope | undefined {
+  const scope = TAB_SCOPES[tab];
+  return scope === undefined || may(scope) ? undefined : scope;
+}
 
 export function Sandbox() {
   const { id, tab = 'overview' } = useParams<{ id: string; tab?: string }>();
@@ -48,9 +65,10 @@ export function Sandbox() {
   const url = useUrlState();
   const fork = url.get('fork');
   const [isCapturing, setCapturing] = useState(false);
+  const isChanger = may('sandboxes:write');
   // Its terminals stay while another tab is shown.
   const hadTerminal = useRef(false);
-  if (tab === 'terminal') hadTerminal.current = true;
+  if (tab === 'terminal' && missingScope(tab) === undefined) hadTerminal.current = true;
   const sandbox = useResource(`sandbox:${id}`, (signal) =>
     call('GET /v1/sandboxes/{sandbox_id}', { path: { sandbox_id: id }, signal }),
   );
@@ -77,27 +95,29 @@ export function Sandbox() {
             <span role="status">
               <Badge status={sandbox.data.status} />
             </span>
-            <Link class="button" href={`/sandboxes?create=form&from=${id}`}>
-              Duplicate
-            </Link>
-            {may('sandboxes:write') && (
-              <button type="button" onClick={() => url.set({ fork: 'form' })}>
-                Fork
-              </button>
+            {isChanger && (
+              <>
+                <Link class="button" href={`/sandboxes?create=form&from=${id}`}>
+                  Duplicate
+                </Link>
+                <button type="button" onClick={() => url.set({ fork: 'form' })}>
+                  Fork
+                </button>
+                <button type="button" onClick={() => setCapturing(true)}>
+                  Snapshot
+                </button>
+                {verbsOf(sandbox.data).map((verb) => (
+                  <button
+                    key={verb}
+                    type="button"
+                    class={verb === 'delete' ? 'danger' : ''}
+                    onClick={() => void act(verb, sandbox.data!)}
+                  >
+                    {VERBS[verb].title}
+                  </button>
+                ))}
+              </>
             )}
-            <button type="button" onClick={() => setCapturing(true)}>
-              Snapshot
-            </button>
-            {verbsOf(sandbox.data).map((verb) => (
-              <button
-                key={verb}
-                type="button"
-                class={verb === 'delete' ? 'danger' : ''}
-                onClick={() => void act(verb, sandbox.data!)}
-              >
-                {VERBS[verb].title}
-              </button>
-            ))}
           </>
         )
       }
@@ -106,7 +126,7 @@ export function Sandbox() {
         <ForkProgress key={fork} id={fork} close={() => url.set({ fork: undefined })} />
       )}
       <nav class="tabs" aria-label="Parts of the sandbox">
-        {Object.entries(TABS).map(([name, title]) => (
+        {openTabs().map(([name, title]) => (
           <Link
             key={name}
             href={name === 'overview' ? `/sandboxes/${id}` : `/sandboxes/${id}/${name}`}
@@ -121,7 +141,7 @@ export function Sandbox() {
           <>
             {hadTerminal.current && <Terminals key={id} sandbox={data} isShown={tab === 'terminal'} />}
             <Shown key={`${id}${tab}`} tab={tab as Tab} sandbox={data} />
-            {fork === 'form' && (
+            {fork === 'form' && isChanger && (
               <Fork
                 of={data}
                 close={() => url.set({ fork: undefined })}
@@ -145,7 +165,13 @@ export function Sandbox() {
   );
 }
 
+function openTabs() {
+  return (Object.entries(TABS) as [Tab, string][]).filter(([tab]) => missingScope(tab) === undefined);
+}
+
 function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
+  const scope = missingScope(tab);
+  if (scope !== undefined) return <MissingScope scope={scope} />;
   if (tab === 'runs') return <Runs sandbox={sandbox} />;
   if (tab === 'logs') return <Logs key={sandbox.started_at} sandbox={sandbox} />;
   if (tab === 'terminal') return null;
@@ -153,7 +179,9 @@ function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
   if (tab === 'files' && sandbox.status !== 'running') {
     return (
       <Empty title="The sandbox does not run">
-        <p>Its files are listed while it runs. Start it with the button above.</p>
+        <p>
+          Its files are listed while it runs.{may('sandboxes:write') && ' Start it with the button above.'}
+        </p>
       </Empty>
     );
   }

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import { Lazy } from '../lib/lazy';
 import { liveness, useLive, useWhileChanging } from '../lib/live';
+import { may } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Empty } from '../parts/empty';
@@ -40,6 +41,9 @@ export function Sandboxes() {
   useWhileChanging(list.data?.data.some(({ status }) => CHANGING.has(status)) ?? false, list.reload);
   const rows = isWhole ? whole.rows : (list.data?.data ?? []);
   const chosen = rows.filter(({ id }) => selected.has(id));
+  const isChanger = may('sandboxes:write');
+  // A selection serves changes alone.
+  const selection = isChanger ? { selected, change: setSelected } : undefined;
   const isFiltered = searchOf(url) !== '' || query.cursor !== undefined;
 
   return (
@@ -50,9 +54,11 @@ export function Sandboxes() {
           <small>
             {liveness.value === 'live' ? '● live' : liveness.value === 'polling' ? 'every 3 s' : ''}
           </small>
-          <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
-            Create
-          </button>
+          {isChanger && (
+            <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
+              Create
+            </button>
+          )}
         </>
       }
     >
@@ -77,7 +83,7 @@ export function Sandboxes() {
         }}
       />
       {isWhole ? (
-        <WholeTable list={whole} selection={{ selected, change: setSelected }} />
+        <WholeTable list={whole} selection={selection} />
       ) : (
         <div class="loaded" aria-busy={list.isStale}>
           <Loaded resource={list}>
@@ -90,7 +96,7 @@ export function Sandboxes() {
                     rows={data}
                     id={({ id }) => id}
                     name={({ name }) => name}
-                    selection={{ selected, change: setSelected }}
+                    selection={selection}
                     isWhole={!has_more && query.cursor === undefined}
                     sortedBy={NEWEST_FIRST}
                   />
@@ -106,8 +112,10 @@ export function Sandboxes() {
               ) : (
                 <Empty title="No sandbox yet" line={FIRST_LINE}>
                   <p>
-                    A sandbox is an isolated computer from an image, for code that you do not trust. Create
-                    one with the button above, or with a key in the variable KEY:
+                    A sandbox is an isolated computer from an image, for code that you do not trust.{' '}
+                    {isChanger
+                      ? 'Create one with the button above, or with a key in the variable KEY:'
+                      : 'Your role creates none. A key in the variable KEY does:'}
                   </p>
                 </Empty>
               )
@@ -115,7 +123,7 @@ export function Sandboxes() {
           </Loaded>
         </div>
       )}
-      {url.get('create') !== '' && <Lazy load={loadCreate} />}
+      {url.get('create') !== '' && isChanger && <Lazy load={loadCreate} />}
     </Page>
   );
 }

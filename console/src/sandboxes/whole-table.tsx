@@ -6,7 +6,7 @@ import { MOST_ROWS, type useWholeList } from './whole-list';
 
 interface WholeTableProps {
   list: ReturnType<typeof useWholeList>;
-  selection: { selected: ReadonlySet<string>; change: (selected: ReadonlySet<string>) => void };
+  selection: { selected: ReadonlySet<string>; change: (selected: ReadonlySet<string>) => void } | undefined;
 }
 
 /** All rows of the list in one table. Each head orders them when all are there. */

@@ -6,6 +6,7 @@ import type { SnapshotResponse } from '../lib/api-types';
 import { BASE_PATH } from '../lib/base';
 import { bytes } from '../lib/bytes';
 import { useLive } from '../lib/live';
+import { may } from '../lib/session';
 import { useChange } from '../lib/use-change';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
@@ -56,33 +57,36 @@ export function Snapshot() {
             <span role="status">
               <Badge status={snapshot.data.status} />
             </span>
-            <a class="button" href={`${BASE_PATH}/v1/snapshots/${id}/export`} download>
-              Export
-            </a>
-            {snapshot.data.status === 'deleting' ? (
-              <button
-                type="button"
-                class="primary"
-                disabled={isBusy}
-                onClick={() => void restore(snapshot.data!)}
-              >
-                Restore
-              </button>
-            ) : (
-              <>
-                <button type="button" class="primary" onClick={() => setStarting(true)}>
-                  Start a sandbox
-                </button>
+            {may('sandboxes:exec') && (
+              <a class="button" href={`${BASE_PATH}/v1/snapshots/${id}/export`} download>
+                Export
+              </a>
+            )}
+            {may('sandboxes:write') &&
+              (snapshot.data.status === 'deleting' ? (
                 <button
                   type="button"
-                  class="danger"
+                  class="primary"
                   disabled={isBusy}
-                  onClick={() => void remove(snapshot.data!)}
+                  onClick={() => void restore(snapshot.data!)}
                 >
-                  Delete
+                  Restore
                 </button>
-              </>
-            )}
+              ) : (
+                <>
+                  <button type="button" class="primary" onClick={() => setStarting(true)}>
+                    Start a sandbox
+                  </button>
+                  <button
+                    type="button"
+                    class="danger"
+                    disabled={isBusy}
+                    onClick={() => void remove(snapshot.data!)}
+                  >
+                    Delete
+                  </button>
+                </>
+              ))}
           </>
         )
       }

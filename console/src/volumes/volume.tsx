@@ -4,6 +4,7 @@ import { announce } from '../lib/announce';
 import { call, type Problem } from '../lib/api';
 import type { VolumeResponse } from '../lib/api-types';
 import { useLive } from '../lib/live';
+import { may } from '../lib/session';
 import { useChange } from '../lib/use-change';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
@@ -24,6 +25,7 @@ import { Use } from './use';
 export function Volume() {
   const { id } = useParams<{ id: string }>();
   const [isChanging, setChanging] = useState(false);
+  const isChanger = may('volumes:write');
   const { send, problem, isBusy } = useChange();
   const volume = useResource(`volume:${id}`, (signal) =>
     call('GET /v1/volumes/{id}', { path: { id }, signal }),
@@ -57,28 +59,31 @@ export function Volume() {
             <span role="status">
               <Badge status={volume.data.status} />
             </span>
-            <button type="button" onClick={() => setChanging(true)}>
-              Change
-            </button>
-            {volume.data.status === 'deleting' ? (
-              <button
-                type="button"
-                class="primary"
-                disabled={isBusy}
-                onClick={() => void restore(volume.data!)}
-              >
-                Restore
-              </button>
-            ) : (
-              <button
-                type="button"
-                class="danger"
-                disabled={isBusy}
-                onClick={() => void remove(volume.data!)}
-              >
-                Delete
+            {isChanger && (
+              <button type="button" onClick={() => setChanging(true)}>
+                Change
               </button>
             )}
+            {isChanger &&
+              (volume.data.status === 'deleting' ? (
+                <button
+                  type="button"
+                  class="primary"
+                  disabled={isBusy}
+                  onClick={() => void restore(volume.data!)}
+                >
+                  Restore
+                </button>
+              ) : (
+                <button
+                  type="button"
+                  class="danger"
+                  disabled={isBusy}
+                  onClick={() => void remove(volume.data!)}
+                >
+                  Delete
+                </button>
+              ))}
           </>
         )
       }
@@ -104,7 +109,7 @@ export function Volume() {
             />
             <section class="part">
               <h2>Files</h2>
-              <FileBrowser address={`/v1/volumes/${id}/files`} first="/" />
+              <FileBrowser address={`/v1/volumes/${id}/files`} first="/" isReadOnly={!isChanger} />
             </section>
             {isChanging && (
               <ChangeVolume
@@ -143,13 +148,17 @@ function Refusal({ problem }: { problem: Problem }) {
   );
 }
 
-/** The event of the deletion has the time of the purge. */
+/** The event of the deletion has the time of the purge. A session that may read no events does not see it. */
 function Purge({ volume: { id, updated_at } }: { volume: VolumeResponse }) {
-  const events = useResource(`purge:${id}:${updated_at}`, (signal) =>
-    call('GET /v1/events', {
-      query: { resource_id: [id], event_type: ['volume_deletion_scheduled'], limit: 1 },
-      signal,
-    }),
+  const events = useResource(
+    `purge:${id}:${updated_at}`,
+    may('events:read')
+      ? (signal) =>
+          call('GET /v1/events', {
+            query: { resource_id: [id], event_type: ['volume_deletion_scheduled'], limit: 1 },
+            signal,
+          })
+      : undefined,
   );
   const { purge_at } = (events.data?.data[0]?.payload ?? {}) as { purge_at?: unknown };
   return (

@@ -4,6 +4,7 @@ import { call } from '../lib/api';
 import type { VolumeResponse } from '../lib/api-types';
 import { API_URL } from '../lib/base';
 import { useLive } from '../lib/live';
+import { may } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
@@ -57,9 +58,11 @@ export function Volumes() {
           >
             Deleted ones too
           </button>
-          <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
-            Create
-          </button>
+          {may('volumes:write') && (
+            <button type="button" class="primary" onClick={() => url.set({ create: 'form' })}>
+              Create
+            </button>
+          )}
         </>
       }
     >
@@ -83,7 +86,7 @@ export function Volumes() {
           )
         }
       </Loaded>
-      {url.get('create') !== '' && (
+      {url.get('create') !== '' && may('volumes:write') && (
         <CreateVolume
           close={() => url.set({ create: undefined })}
           created={({ id, name }) => {

@@ -1,0 +1,281 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Page, Request } from 'playwright-core';
+import { expect, test } from 'vitest';
+import { ROLES, ROLE_NAMES } from '../../src/access/roles.js';
+import { covers, type RouteScope } from '../../src/access/scopes.js';
+import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
+import type { Client } from '../support/client.js';
+import { makeBudget } from '../support/budgets.js';
+import { newMember, newToken, signInMember } from '../support/members.js';
+import { OPEN_HOSTS } from '../support/preview-service.js';
+import { smallRequest } from '../support/sandbox-requests.js';
+import { build } from '../support/templates.js';
+import { until } from '../support/polling.js';
+import { describeBrowser } from './browser.js';
+import { useConsole } from './use-console.js';
+
+const SOURCE = join(PACKAGE_ROOT, 'console/src');
+const read = (path: string) => readFileSync(join(SOURCE, path), 'utf8');
+
+/** The pages of the console's own list. */
+const PATHS = [...read('pages.ts').matchAll(/^ {2,4}(?:\{ )?path: '([^']+)'/gm)].map(([, path]) => path!);
+const TABS = [
+  ...read('sandbox/sandbox.tsx')
+    .split('const TABS = {')[1]!
+    .split('}')[0]!
+    .matchAll(/(\w+): '/g),
+].map(([, tab]) => tab!);
+
+const document = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
+  paths: Record<string, Record<string, { 'x-required-scope'?: RouteScope }>>;
+};
+
+function scopeOf(operation: string): RouteScope {
+  const [method, path] = operation.split(' ') as [string, string];
+  const found = document.paths[path]?.[method.toLowerCase()];
+  if (!found) throw new Error(`openapi.json has no ${operation}`);
+  return found['x-required-scope'] ?? 'any';
+}
+
+/** The changes that the code of the console sends. */
+const CHANGES = new Set(
+  readdirSync(SOURCE, { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.tsx') || (file.endsWith('.ts') && !file.endsWith('api-types.ts')))
+    .flatMap((file) => [...read(file).matchAll(/'((?:POST|PUT|PATCH|DELETE) \/v1\/[^']+)'/g)])
+    .map(([, operation]) => operation!),
+);
+
+interface Control {
+  /** The path of the pages. */
+  at: RegExp;
+  /** The whole accessible name. */
+  name: RegExp;
+  /** The operations to which it leads, beside those that read the page. */
+  leadsTo: readonly string[];
+}
+
+const S = '/v1/sandboxes/{sandbox_id}';
+const control = (at: RegExp, name: RegExp, ...leadsTo: string[]): Control => ({ at, name, leadsTo });
+
+/** Every button of every page that needs more than the page itself. The first that fits counts. */
+const CONTROLS: readonly Control[] = [
+  control(/^\/$/, /^Create a sandbox$/, 'POST /v1/sandboxes'),
+  control(/^\/sandboxes$/, /^Create$/, 'POST /v1/sandboxes'),
+  control(/^\/sandboxes$/, /^Start$/, `POST ${S}/start`),
+  control(/^\/sandboxes$/, /^Stop$/, `POST ${S}/stop`),
+  control(/^\/sandboxes$/, /^Restart$/, `POST ${S}/restart`),
+  control(/^\/sandboxes$/, /^Delete$/, `DELETE ${S}`),
+  control(/^\/sandboxes\/:id\/files$/, /^Download .+$/, `GET ${S}/files/content`),
+  control(/^\/sandboxes\/:id\/files$/, /^(Upload|Delete .+|New)$/, `PUT ${S}/files/content`),
+  control(/^\/sandboxes\/:id/, /^Duplicate$/, 'POST /v1/sandboxes'),
+  control(/^\/sandboxes\/:id/, /^Fork$/, `POST ${S}/fork`),
+  control(/^\/sandboxes\/:id/, /^Snapshot$/, 'POST /v1/snapshots'),
+  control(/^\/sandboxes\/:id/, /^Start$/, `POST ${S}/start`),
+  control(/^\/sandboxes\/:id/, /^Stop$/, `POST ${S}/stop`),
+  control(/^\/sandboxes\/:id/, /^Pause$/, `POST ${S}/pause`),
+  control(/^\/sandboxes\/:id/, /^Resume$/, `POST ${S}/resume`),
+  control(/^\/sandboxes\/:id/, /^Restart$/, `POST ${S}/restart`),
+  control(/^\/sandboxes\/:id/, /^Delete$/, `DELETE ${S}`),
+  control(/^\/sandboxes\/:id\/terminal$/, /terminal/i, `POST ${S}/terminal-tickets`),
+  control(/^\/sandboxes\/:id\/sessions$/, /^End /, `DELETE ${S}/sessions/{session_id}`),
+  control(/^\/sandboxes\/:id\/previews$/, /^Open port$/, `POST ${S}/previews`),
+  control(/^\/sandboxes\/:id\/previews$/, /^Revoke /, `DELETE ${S}/previews/{preview_id}`),
+  control(/^\/pools$/, /^Create$/, 'PUT /v1/pools/{name}'),
+  control(/^\/pools\/:name$/, /^Change$/, 'PUT /v1/pools/{name}'),
+  control(/^\/pools\/:name$/, /^Delete$/, 'DELETE /v1/pools/{name}'),
+  control(/^\/snapshots\/:id$/, /^Start a sandbox$/, 'POST /v1/sandboxes'),
+  control(/^\/snapshots\/:id$/, /^Delete$/, 'DELETE /v1/snapshots/{id}'),
+  control(/^\/snapshots\/:id$/, /^Restore$/, 'POST /v1/snapshots/{id}/restore'),
+  control(/^\/snapshots\/:id$/, /^Export$/, 'GET /v1/snapshots/{id}/export'),
+  control(/^\/templates$/, /^Create$/, 'POST /v1/templates'),
+  control(/^\/templates\/:id$/, /^Start a sandbox$/, 'POST /v1/sandboxes'),
+  control(/^\/templates\/:id$/, /^(Delete|Cancel the build)$/, 'DELETE /v1/templates/{id}'),
+  control(/^\/volumes$/, /^Create$/, 'POST /v1/volumes'),
+  control(/^\/volumes\/:id$/, /^Change$/, 'PATCH /v1/volumes/{id}'),
+  control(/^\/volumes\/:id$/, /^Delete$/, 'DELETE /v1/volumes/{id}'),
+  control(/^\/volumes\/:id$/, /^Restore$/, 'POST /v1/volumes/{id}/restore'),
+  control(/^\/volumes\/:id$/, /^(Upload|Delete .+|New)$/, 'PUT /v1/volumes/{id}/files/content'),
+  control(/^\/budgets$/, /^Create$/, 'POST /v1/budgets'),
+  control(/^\/budgets$/, /^Change /, 'PATCH /v1/budgets/{budget_id}'),
+  control(/^\/budgets$/, /^Delete /, 'DELETE /v1/budgets/{budget_id}'),
+  control(/^\/keys$/, /^Create$/, 'POST /v1/keys'),
+  control(/^\/keys$/, /^Rotate /, 'POST /v1/keys/{id}/rotate'),
+  control(/^\/keys$/, /^Revoke /, 'DELETE /v1/keys/{id}'),
+  control(/^\/tokens$/, /^Create$/, 'POST /v1/tokens'),
+  control(/^\/tokens$/, /^Revoke /, 'DELETE /v1/tokens/{token_id}'),
+  control(/^\/members$/, /^Invite$/, 'POST /v1/invitations'),
+  control(/^\/members$/, /^Change /, 'PATCH /v1/members/{member_id}'),
+  control(/^\/members$/, /^Remove /, 'DELETE /v1/members/{member_id}'),
+  control(/^\/members$/, /^Revoke the invitation /, 'DELETE /v1/invitations/{invitation_id}'),
+  control(/^\/webhooks$/, /^Create$/, 'POST /v1/webhooks'),
+  control(/^\/webhooks\/:id$/, /^Send a test$/, 'POST /v1/webhooks/{webhook_id}/test'),
+  control(/^\/webhooks\/:id$/, /^(Change|Disable|Enable)$/, 'PATCH /v1/webhooks/{webhook_id}'),
+  control(/^\/webhooks\/:id$/, /^Rotate the secret$/, 'POST /v1/webhooks/{webhook_id}/rotate-secret'),
+  control(/^\/webhooks\/:id$/, /^Delete$/, 'DELETE /v1/webhooks/{webhook_id}'),
+  control(
+    /^\/webhooks\/:id$/,
+    /^Redeliver /,
+    'POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver',
+  ),
+];
+
+/** A button that leads to no more than its page, or changes only what is shown. */
+const HARMLESS: readonly Control[] = [
+  control(/^\/(|usage|audit|account|device|organization|operations)$/, /./),
+  control(
+    /./,
+    /^(Filters?|Saved.*|View|Deleted ones too|Next.*|Previous.*|First.*|Newest.*|Parent folder|Remove.*filter.*)$/,
+  ),
+  control(/./, /^(Copy.*|Download.*|Search.*|Pause.*|Follow.*|Wrap.*|Show.*|Hide.*|\+\d+, show all)$/),
+];
+
+/** Where the roles need a state that the pages do not have at once. The pages of these operations have other tests. */
+const NOT_SHOWN = new Set([
+  'POST /v1/sandboxes/{sandbox_id}/resume',
+  'DELETE /v1/sandboxes/{sandbox_id}/sessions/{session_id}',
+]);
+
+describeBrowser('the buttons of the console', () => {
+  const its = useConsole({ previews: OPEN_HOSTS() });
+
+  /** Makes one of each thing. Returns the addresses of the pages, by their paths. */
+  async function furnish(client: Client): Promise<Map<string, string>> {
+    const made = async (
+      method: string,
+      path: string,
+      body: unknown,
+      query?: Record<string, string | boolean>,
+    ) => {
+      const answer = await client.request(method, path, { body, ...(query ? { query } : {}) });
+      expect([method, path, answer.status < 300, answer.text]).toEqual([method, path, true, answer.text]);
+      return answer.body;
+    };
+    const running = { start: true, wait_for: 'running' };
+    const sandbox = await made('POST', '/v1/sandboxes', smallRequest('shown'), running);
+    await made('POST', `/v1/sandboxes/${sandbox.id}/previews`, { port: 80 });
+    await made('PUT', '/v1/pools/ready', { ...smallRequest('x'), name: undefined, size: 1 });
+    await made('POST', '/v1/snapshots', { kind: 'disk', sandbox_id: sandbox.id, name: 'kept' });
+    await made('POST', '/v1/snapshots', { kind: 'disk', sandbox_id: sandbox.id, name: 'gone' });
+    const snapshots = await until(
+      async () => (await client.get('/v1/snapshots')).body.data,
+      (data) => data.length === 2 && data.every(({ status }: any) => status === 'ready'),
+    );
+    const idOf = (name: string) => snapshots.find((one: any) => one.name === name).id;
+    await client.delete(`/v1/snapshots/${idOf('gone')}`);
+    const template = await build(client, 'tools:1', 'FROM busybox\n');
+    const volume = await made('POST', '/v1/volumes', { name: 'models' });
+    const deleted = await made('POST', '/v1/volumes', { name: 'old-models' });
+    await client.delete(`/v1/volumes/${deleted.id}`);
+    const webhook = await made('POST', '/v1/webhooks', { url: 'https://example.com/hooks' });
+    await makeBudget(client);
+    await made('POST', '/v1/keys', { name: 'shown-key', scopes: ['sandboxes:read'] });
+    await made('POST', '/v1/invitations', { email: 'grace@example.com', role: 'developer' });
+    const of: Record<string, string[]> = {
+      '/sandboxes/:id/:tab?': TABS.map((tab) => `/sandboxes/${sandbox.id}/${tab}`),
+      '/pools/:name': ['/pools/ready'],
+      '/snapshots/:id': [`/snapshots/${idOf('kept')}`, `/snapshots/${idOf('gone')}`],
+      '/templates/:id': [`/templates/${template['id']}`],
+      '/volumes/:id': [`/volumes/${volume.id}`, `/volumes/${deleted.id}`],
+      '/webhooks/:id': [`/webhooks/${webhook.id}`],
+    };
+    const addresses = new Map<string, string>();
+    for (const path of PATHS) {
+      const known = path.includes(':') ? of[path] : [path];
+      if (!known) throw new Error(`the page ${path} has no address in this test`);
+      for (const address of known) {
+        const tab = path.includes(':tab') ? `/${address.split('/').at(-1)}` : '';
+        addresses.set(address, path.replace('/:tab?', tab));
+      }
+    }
+    return addresses;
+  }
+
+  /** The names of the buttons, and of the links that look like one, when the page has all that it asked for. */
+  async function buttonsOf(page: Page, pending: ReadonlySet<Request>): Promise<string[]> {
+    await page.locator('main h1').waitFor();
+    const shown = page.locator(
+      'main :is(button:not(.sort, .link, .quiet, .choices *), a.button, label.button)',
+    );
+    let before = '';
+    const names = await until(
+      async (): Promise<string[]> => {
+        await page.evaluate('new Promise((done) => setTimeout(done, 150))');
+        return shown.evaluateAll((all: any[]) =>
+          all
+            .filter((one) => one.checkVisibility() && !one.disabled)
+            .map((one) => (one.ariaLabel ?? one.textContent).trim().replaceAll(/\s+/g, ' ')),
+        );
+      },
+      // An effect of the first picture may still begin a request: two equal readings come after it.
+      (read) => {
+        const isSame = JSON.stringify(read) === before && pending.size === 0;
+        before = JSON.stringify(read);
+        return isSame;
+      },
+    );
+    return [...new Set(names)];
+  }
+
+  test('lead each role to all that its scopes open, and to nothing else', async () => {
+    const { client, service } = its;
+    const { page, context } = its.visitor;
+    const addresses = await furnish(client);
+    const pending = pendingRequests(page);
+    const unknown = new Set<string>();
+    /** The operations that the owner reaches at each address. */
+    const ownerReaches = new Map<string, Set<string>>();
+    const wrong: string[] = [];
+    // The owner comes first.
+    for (const role of ROLE_NAMES) {
+      const member = await newMember(service, client.org.id, role);
+      await newToken(service, client.org.id, member);
+      const session = await signInMember(service, client.org.id, member);
+      const [name, value] = session.cookie.split('=') as [string, string];
+      await context.clearCookies();
+      await context.addCookies([{ name, value, url: service.url }]);
+      const { scopes } = ROLES[role];
+      for (const [address, path] of addresses) {
+        await page.goto(`/console${address}`);
+        if (path === '/sandboxes' && covers(scopes, 'sandboxes:write')) {
+          await page.getByRole('checkbox').first().check();
+        }
+        const reached = new Set<string>();
+        for (const button of await buttonsOf(page, pending)) {
+          const fits = (one: Control) => one.at.test(path) && one.name.test(button);
+          const found = CONTROLS.find(fits);
+          if (!found && !HARMLESS.some(fits)) unknown.add(`${path}: ${button}`);
+          for (const operation of found?.leadsTo ?? []) reached.add(operation);
+        }
+        if (role === 'owner') ownerReaches.set(address, reached);
+        const opened = [...ownerReaches.get(address)!].filter((operation) =>
+          covers(scopes, scopeOf(operation)),
+        );
+        for (const operation of reached)
+          if (!opened.includes(operation)) wrong.push(`${role} at ${path} must not reach ${operation}`);
+        for (const operation of opened)
+          if (!reached.has(operation)) wrong.push(`${role} at ${path} must reach ${operation}`);
+      }
+    }
+    const all = new Set([...ownerReaches.values()].flatMap((reached) => [...reached]));
+    const missing = [...CHANGES].filter((operation) => !all.has(operation) && !NOT_SHOWN.has(operation));
+    expect({ wrong, unknown: [...unknown].toSorted(), missing: missing.toSorted() }).toEqual({
+      wrong: [],
+      unknown: [],
+      missing: [],
+    });
+  }, 900_000);
+});
+
+/** The requests of the page that have no answer yet. */
+function pendingRequests(page: Page): ReadonlySet<Request> {
+  const pending = new Set<Request>();
+  page.on('framenavigated', () => pending.clear());
+  page.on('request', (request) => {
+    // Streams never end.
+    if (request.headers()['accept'] !== 'text/event-stream') pending.add(request);
+  });
+  for (const end of ['requestfinished', 'requestfailed'] as const)
+    page.on(end as 'requestfinished', (request) => void pending.delete(request));
+  return pending;
+}
