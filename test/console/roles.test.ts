@@ -73,7 +73,8 @@ const CONTROLS: readonly Control[] = [
   control(/^\/sandboxes\/:id/, /^Snapshot$/, 'POST /v1/snapshots'),
   control(/^\/sandboxes\/:id/, /^Start$/, `POST ${S}/start`),
   control(/^\/sandboxes\/:id/, /^Stop$/, `POST ${S}/stop`),
-  control(/^\/sandboxes\/:id/, /^Pause$/, `POST ${S}/pause`),
+  // The log has a button of this name.
+  control(/^\/sandboxes\/:id(?!\/logs)/, /^Pause$/, `POST ${S}/pause`),
   control(/^\/sandboxes\/:id/, /^Resume$/, `POST ${S}/resume`),
   control(/^\/sandboxes\/:id/, /^Restart$/, `POST ${S}/restart`),
   control(/^\/sandboxes\/:id/, /^Delete$/, `DELETE ${S}`),
@@ -127,6 +128,8 @@ const HARMLESS: readonly Control[] = [
     /./,
     /^(Filters?|Saved.*|View|Deleted ones too|Next.*|Previous.*|First.*|Newest.*|Parent folder|Remove.*filter.*)$/,
   ),
+  // The simulated engine cannot be entered: the tab has its refusal.
+  control(/^\/sandboxes\/:id\/files$/, /^Try again$/),
   control(/./, /^(Copy.*|Download.*|Search.*|Pause.*|Follow.*|Wrap.*|Show.*|Hide.*|\+\d+, show all)$/),
 ];
 
@@ -134,6 +137,7 @@ const HARMLESS: readonly Control[] = [
 const NOT_SHOWN = new Set([
   'POST /v1/sandboxes/{sandbox_id}/resume',
   'DELETE /v1/sandboxes/{sandbox_id}/sessions/{session_id}',
+  'POST /v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver',
 ]);
 
 describeBrowser('the buttons of the console', () => {

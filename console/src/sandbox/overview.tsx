@@ -83,7 +83,7 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
         </section>
       )}
       <RunsOf sandbox={sandbox} />
-      <Timeline sandbox={sandbox} />
+      {may('events:read') && <Timeline sandbox={sandbox} />}
       <ProgramLines sandbox={sandbox} />
       <details class="panel">
         <summary>Specification</summary>

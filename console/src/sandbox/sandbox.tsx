@@ -45,6 +45,7 @@ const TABS = {
 type Tab = keyof typeof TABS;
 /** A tab without its scope is neither listed nor opened. The other tabs need that of the page. */
 const TAB_SCOPES: Partial<Record<Tab, Scope>> = {
+  runs: 'events:read',
   terminal: 'sandboxes:exec',
   sessions: 'sandboxes:exec',
   files: 'sandboxes:exec',
