@@ -46,6 +46,7 @@ const QUEUED = {
   status: 'queued',
   name: 'nightly',
   sandbox_id: SANDBOX_ID,
+  sandbox_name: 'builder',
   result: null,
   error: null,
   created_at,

@@ -29,6 +29,7 @@ export function presentOperation(row: SnapshotRow): SnapshotOperation {
     status: OPERATION_STATUS[row.status],
     name: row.name,
     sandbox_id: row.sandbox_id,
+    sandbox_name: row.sandbox_name,
     result: isComplete(row) ? presentSnapshot(row) : null,
     error: row.error_code === null ? null : { code: row.error_code, message: row.error_message ?? '' },
     created_at: shortInstant(row.created_at),

@@ -155,6 +155,12 @@ export const SnapshotOperation = Named(
     }),
     name: Type.String({ description: 'An extension: the name of the snapshot.' }),
     sandbox_id: Field(Nullable(Uuid), 'An extension: the sandbox that is captured. Null: it is an import.'),
+    sandbox_name: Nullable(
+      Type.String({
+        description:
+          'An extension: the name of the sandbox at the time of the request. Null: it is an import.',
+      }),
+    ),
     result: Field(Nullable(SnapshotResponse), 'The snapshot, once the operation has succeeded.'),
     error: Field(SnapshotError, 'Why the operation has failed. Null: it has not.'),
     created_at: Field(DateTime, 'The time of the request.'),

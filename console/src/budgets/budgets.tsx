@@ -9,7 +9,7 @@ import { may } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { confirm } from '../parts/confirm';
-import { Empty } from '../parts/empty';
+import { CREATE_HERE, Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
@@ -67,13 +67,10 @@ export function Budgets() {
       <Loaded resource={list}>
         {({ data, next_cursor, has_more }) =>
           data.length === 0 ? (
-            <Empty title="No budget yet" line={LINE}>
+            <Empty title="No budget yet" create={{ scope: 'org:admin', how: CREATE_HERE, line: LINE }}>
               <p>
                 A budget limits what a UTC month may cost, or its hours: of the organization, a label or a
-                key. It tells you before it is used up, and can refuse starts then.{' '}
-                {isChanger
-                  ? 'Create one here, or with a key in the variable KEY:'
-                  : 'An owner or admin creates one, also with a key in the variable KEY:'}
+                key. It warns before it is used up, and can refuse starts then.
               </p>
             </Empty>
           ) : (

@@ -10,6 +10,7 @@ import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
 import { confirm } from '../parts/confirm';
 import { Countdown } from '../parts/countdown';
+import { CREATE_HERE } from '../parts/empty';
 import { ListPage } from '../parts/list-page';
 import { Page } from '../parts/page';
 import type { Column } from '../parts/table';
@@ -129,8 +130,7 @@ export function Keys() {
         name={({ name }) => name}
         empty={{
           title: 'No key on this page',
-          text: 'Create one here, or with a key in the variable KEY:',
-          line: LINE,
+          create: { scope: 'keys:write', how: CREATE_HERE, line: LINE },
         }}
       />
       {url.get('create') !== '' && may('keys:write') && (

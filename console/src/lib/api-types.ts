@@ -1269,6 +1269,7 @@ export type SnapshotOperation = {
   status: SnapshotOperationStatus;
   name: string;
   sandbox_id: string | null;
+  sandbox_name: string | null;
   result: SnapshotResponse | null;
   error: SnapshotError | null;
   created_at: string;
@@ -1588,6 +1589,7 @@ export type WrittenSnapshotOperation = {
   status: SnapshotOperationStatus;
   name: string;
   sandbox_id: string | null;
+  sandbox_name: string | null;
   result: SnapshotResponse | null;
   error: SnapshotError | null;
   created_at: string;

@@ -31,6 +31,11 @@ export function may(scope: Scope): boolean {
   return covers(session.value?.scopes ?? [], scope);
 }
 
+/** Only owners add, change and remove owners. No key is one. */
+export function isOwner(): boolean {
+  return session.value?.member?.role === 'owner';
+}
+
 export const csrfToken = () => session.value?.csrf_token;
 
 export function signedOut(): void {

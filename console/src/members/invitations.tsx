@@ -2,6 +2,7 @@ import { attempt } from '../lib/attempt';
 import { call } from '../lib/api';
 import type { InvitationResponse } from '../lib/api-types';
 import { actorOf } from '../lib/actor';
+import { isOwner } from '../lib/session';
 import type { Resource } from '../lib/use-resource';
 import { confirm } from '../parts/confirm';
 import { Loaded } from '../parts/loaded';
@@ -38,16 +39,18 @@ export function OpenInvitations({ list }: { list: Resource<Invitations> }) {
     { title: 'Ends', cell: ({ expires_at }) => <Time at={expires_at} /> },
     {
       title: 'Actions',
-      cell: (invitation) => (
-        <button
-          type="button"
-          class="danger"
-          aria-label={`Revoke the invitation of ${invitation.email}`}
-          onClick={() => void revoke(invitation)}
-        >
-          Revoke
-        </button>
-      ),
+      cell: (invitation) =>
+        // The server refuses the others.
+        (invitation.role !== 'owner' || isOwner()) && (
+          <button
+            type="button"
+            class="danger"
+            aria-label={`Revoke the invitation of ${invitation.email}`}
+            onClick={() => void revoke(invitation)}
+          >
+            Revoke
+          </button>
+        ),
     },
   ];
   return (

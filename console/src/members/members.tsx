@@ -1,9 +1,9 @@
 import { useState } from 'preact/hooks';
 import { attempt } from '../lib/attempt';
 import { call } from '../lib/api';
-import type { InvitationWithLink, OrgMemberResponse } from '../lib/api-types';
+import type { InvitationWithLink, OrgMemberResponse, PaginatedMemberResponse } from '../lib/api-types';
 import { useLive } from '../lib/live';
-import { session } from '../lib/session';
+import { isOwner, session } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { confirm } from '../parts/confirm';
@@ -54,6 +54,10 @@ export function Members() {
     list.reload();
   };
 
+  const lastOwner = query.cursor === undefined ? lastOwnerOf(list.data) : undefined;
+  // The server refuses the others.
+  const isChangeable = ({ id, role }: OrgMemberResponse) =>
+    role !== 'owner' || (isOwner() && id !== lastOwner);
   const columns: readonly Column<OrgMemberResponse>[] = [
     { title: 'Email', cell: ({ email }) => email, isWide: true },
     { title: 'Name', cell: ({ display_name }) => display_name ?? '–', isMinor: true },
@@ -62,21 +66,22 @@ export function Members() {
     { title: 'Member since', cell: ({ joined_at }) => <Time at={joined_at} />, isMinor: true },
     {
       title: 'Actions',
-      cell: (member) => (
-        <span class="actions">
-          <button type="button" aria-label={`Change ${member.email}`} onClick={() => setChanged(member)}>
-            Change
-          </button>
-          <button
-            type="button"
-            class="danger"
-            aria-label={`Remove ${member.email}`}
-            onClick={() => void remove(member)}
-          >
-            Remove
-          </button>
-        </span>
-      ),
+      cell: (member) =>
+        isChangeable(member) && (
+          <span class="actions">
+            <button type="button" aria-label={`Change ${member.email}`} onClick={() => setChanged(member)}>
+              Change
+            </button>
+            <button
+              type="button"
+              class="danger"
+              aria-label={`Remove ${member.email}`}
+              onClick={() => void remove(member)}
+            >
+              Remove
+            </button>
+          </span>
+        ),
     },
   ];
 
@@ -92,9 +97,11 @@ export function Members() {
       <Loaded resource={list}>
         {({ data, has_more, next_cursor }) =>
           data.length === 0 ? (
-            <Empty title="No member" line="sandkeep member invite --help">
-              <p>Invite a person here. The operator invites the first owner on the machine of the service:</p>
-            </Empty>
+            <Empty
+              title="No member"
+              text="Invite a person here. The operator invites the first owner on the machine of the service:"
+              line="sandkeep member invite --help"
+            />
           ) : (
             <>
               <Table
@@ -143,4 +150,11 @@ export function Members() {
       )}
     </Page>
   );
+}
+
+/** The id of the only owner, where the first page has all members. */
+function lastOwnerOf(list: PaginatedMemberResponse | undefined): string | undefined {
+  if (list === undefined || list.has_more) return undefined;
+  const owners = list.data.filter(({ role }) => role === 'owner');
+  return owners.length === 1 ? owners[0]!.id : undefined;
 }

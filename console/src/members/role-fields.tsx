@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks';
 import type { OrgRole } from '../lib/api-types';
 import { formatLabels } from '../lib/labels';
+import { isOwner } from '../lib/session';
 import { Field } from '../parts/field';
 import { NARROWABLE, ROLE_NAMES, ROLES } from './roles';
 
@@ -15,7 +16,7 @@ export function RoleFields(props: { role: OrgRole; labels: Record<string, string
           value={role}
           onChange={({ currentTarget }) => setRole(currentTarget.value as OrgRole)}
         >
-          {ROLE_NAMES.map((name) => (
+          {ROLE_NAMES.filter((name) => name !== 'owner' || isOwner()).map((name) => (
             <option key={name} value={name}>
               {name}
             </option>

@@ -11,6 +11,16 @@ import { Page } from '../parts/page';
 import type { Column } from '../parts/table';
 import { Time } from '../parts/time';
 
+interface PageRequest {
+  query: { cursor: string | undefined; limit: number };
+  signal: AbortSignal;
+}
+interface PageOf<T> {
+  data: readonly T[];
+  has_more: boolean;
+  next_cursor?: string | null;
+}
+
 const isUnfinished = ({ status }: { status: string }) => status === 'queued' || status === 'in_progress';
 
 const ENDS = {
@@ -50,8 +60,8 @@ const CAPTURES: readonly Column<SnapshotOperation>[] = [
   },
   {
     title: 'Sandbox',
-    cell: ({ sandbox_id }) =>
-      sandbox_id === null ? 'imported' : <Link href={`/sandboxes/${sandbox_id}`}>its page</Link>,
+    cell: ({ sandbox_id, sandbox_name }) =>
+      sandbox_id === null ? 'imported' : <Link href={`/sandboxes/${sandbox_id}`}>{sandbox_name}</Link>,
   },
   { title: 'Status', cell: ({ status }) => <Badge status={status.replace('_', ' ')} /> },
   { title: 'Reason', cell: ({ error }) => error?.message ?? '', isMinor: true, isWide: true },
@@ -78,31 +88,37 @@ export function Operations() {
   );
 }
 
-function Forks() {
+/** A page of operations, loaded again on events of `topic` and while one of its operations is unfinished. */
+function useOperations<T extends { status: string }>(
+  topic: 'sandbox' | 'snapshot',
+  load: (page: PageRequest) => Promise<PageOf<T>>,
+) {
   const query = { cursor: useUrlState().get('cursor') || undefined, limit: 50 };
-  const list = useResource(`forks:${query.cursor ?? ''}`, (signal) =>
-    call('GET /v1/fork-operations', { query, signal }),
-  );
-  useLive('sandbox', list.reload);
+  const list = useResource(`operations:${topic}:${query.cursor ?? ''}`, (signal) => load({ query, signal }));
+  useLive(topic, list.reload);
   useWhileChanging(list.data?.data.some(isUnfinished) ?? false, list.reload);
+  return list;
+}
+
+function Forks() {
+  const list = useOperations('sandbox', (page) => call('GET /v1/fork-operations', page));
   return (
     <ListPage
       resource={list}
       caption="Forks"
       columns={FORKS}
       name={({ sandbox_name }) => sandbox_name}
-      empty={{ title: 'No fork', text: 'The page of a sandbox makes copies of it: choose “Fork” there.' }}
+      empty={{
+        title: 'No fork yet',
+        text: 'A fork makes copies of a sandbox from one capture of its disk.',
+        create: { scope: 'sandboxes:write', how: 'Choose “Fork” on the page of a sandbox.' },
+      }}
     />
   );
 }
 
 function Captures() {
-  const query = { cursor: useUrlState().get('cursor') || undefined, limit: 50 };
-  const list = useResource(`captures:${query.cursor ?? ''}`, (signal) =>
-    call('GET /v1/snapshot-operations', { query, signal }),
-  );
-  useLive('snapshot', list.reload);
-  useWhileChanging(list.data?.data.some(isUnfinished) ?? false, list.reload);
+  const list = useOperations('snapshot', (page) => call('GET /v1/snapshot-operations', page));
   return (
     <ListPage
       resource={list}
@@ -110,8 +126,9 @@ function Captures() {
       columns={CAPTURES}
       name={({ name }) => name}
       empty={{
-        title: 'No capture',
-        text: 'The page of a sandbox captures its disk: choose “Snapshot” there.',
+        title: 'No capture yet',
+        text: 'A capture of a disk makes a snapshot.',
+        create: { scope: 'sandboxes:write', how: 'Choose “Snapshot” on the page of a sandbox.' },
       }}
     />
   );

@@ -1,5 +1,5 @@
 import type { Resource } from '../lib/use-resource';
-import { Empty } from './empty';
+import { Empty, type EmptyProps } from './empty';
 import { Loaded } from './loaded';
 import { Pager } from './pager';
 import { Table, type Column } from './table';
@@ -16,16 +16,13 @@ export function ListPage<T extends { id: string }>({
   caption: string;
   columns: readonly Column<T>[];
   name: (row: T) => string;
-  /** `line`: a command that makes the first row. */
-  empty: { title: string; text: string; line?: string };
+  empty: EmptyProps;
 }) {
   return (
     <Loaded resource={resource}>
       {({ data, has_more, next_cursor }) =>
         data.length === 0 ? (
-          <Empty title={empty.title} {...(empty.line === undefined ? {} : { line: empty.line })}>
-            <p>{empty.text}</p>
-          </Empty>
+          <Empty {...empty} />
         ) : (
           <>
             <Table caption={caption} columns={columns} rows={data} id={({ id }) => id} name={name} />

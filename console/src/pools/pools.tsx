@@ -7,7 +7,7 @@ import { useLive } from '../lib/live';
 import { may } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
-import { Empty } from '../parts/empty';
+import { CREATE_HERE, Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
@@ -54,12 +54,11 @@ export function Pools() {
       <Loaded resource={list}>
         {({ data, next_cursor, has_more }) =>
           data.length === 0 && cursor === undefined ? (
-            <Empty title="No pool yet" line={LINE}>
-              <p>
-                A pool keeps started sandboxes ready, and creates take them. They are billed while they wait.
-                Create one here, or with a key in the variable KEY:
-              </p>
-            </Empty>
+            <Empty
+              title="No pool yet"
+              text="A pool keeps started sandboxes ready, and creates take them. They are billed while they wait."
+              create={{ scope: 'sandboxes:write', how: CREATE_HERE, line: LINE }}
+            />
           ) : (
             <>
               <Table

@@ -179,11 +179,11 @@ function Shown({ tab, sandbox }: { tab: Tab; sandbox: SandboxResponse }) {
   if (tab === 'sessions') return <Sessions sandbox={sandbox} />;
   if (tab === 'files' && sandbox.status !== 'running') {
     return (
-      <Empty title="The sandbox does not run">
-        <p>
-          Its files are listed while it runs.{may('sandboxes:write') && ' Start it with the button above.'}
-        </p>
-      </Empty>
+      <Empty
+        title="The sandbox does not run"
+        text="Its files are listed while it runs."
+        create={{ scope: 'sandboxes:write', how: 'Start it with the button above.' }}
+      />
     );
   }
   if (tab === 'files') return <FileBrowser address={`/v1/sandboxes/${sandbox.id}/files`} first="/" />;

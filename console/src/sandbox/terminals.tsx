@@ -80,9 +80,11 @@ export function Terminals({ sandbox, isShown }: { sandbox: SandboxResponse; isSh
         </small>
       </form>
       {opened.length === 0 && sandbox.status !== 'running' && (
-        <Empty title="The sandbox does not run">
-          <p>A terminal needs a running sandbox. Start it with the button above.</p>
-        </Empty>
+        <Empty
+          title="The sandbox does not run"
+          text="A terminal needs a running sandbox."
+          create={{ scope: 'sandboxes:write', how: 'Start it with the button above.' }}
+        />
       )}
       {opened.length > 0 && (
         <div ref={tabs} class="tabs" role="tablist" aria-label="Terminals" onKeyDown={move}>

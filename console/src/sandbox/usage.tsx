@@ -36,9 +36,10 @@ export function Usage({ sandbox }: { sandbox: SandboxResponse }) {
       <Loaded resource={usage}>
         {({ rows }) =>
           rows.length === 0 ? (
-            <Empty title={`No usage in the last ${DAYS} days`}>
-              <p>A sandbox uses its resources while it runs. Start it to see some.</p>
-            </Empty>
+            <Empty
+              title={`No usage in the last ${DAYS} days`}
+              text="A sandbox uses its resources while it runs."
+            />
           ) : (
             <Table
               caption={`Usage of the last ${DAYS} days`}

@@ -4,7 +4,7 @@ import { liveness, useLive, useWhileChanging } from '../lib/live';
 import { may } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
-import { Empty } from '../parts/empty';
+import { CREATE_HERE, Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
@@ -110,14 +110,11 @@ export function Sandboxes() {
                   </button>
                 </Empty>
               ) : (
-                <Empty title="No sandbox yet" line={FIRST_LINE}>
-                  <p>
-                    A sandbox is an isolated computer from an image, for code that you do not trust.{' '}
-                    {isChanger
-                      ? 'Create one with the button above, or with a key in the variable KEY:'
-                      : 'Your role creates none. A key in the variable KEY does:'}
-                  </p>
-                </Empty>
+                <Empty
+                  title="No sandbox yet"
+                  text="A sandbox is an isolated computer from an image, for code that you do not trust."
+                  create={{ scope: 'sandboxes:write', how: CREATE_HERE, line: FIRST_LINE }}
+                />
               )
             }
           </Loaded>

@@ -79,12 +79,15 @@ export function Snapshots() {
       <Loaded resource={list}>
         {({ data, next_cursor, has_more }) =>
           data.length === 0 && !isFiltered ? (
-            <Empty title="No snapshot yet" line={LINE}>
-              <p>
-                A snapshot is the disk of a sandbox at one moment, and other sandboxes start from it. Make one
-                on the page of a sandbox, or with a key in the variable KEY:
-              </p>
-            </Empty>
+            <Empty
+              title="No snapshot yet"
+              text="A snapshot is the disk of a sandbox at one moment, and other sandboxes start from it."
+              create={{
+                scope: 'sandboxes:write',
+                how: 'Make one on the page of a sandbox, or with a key in the variable KEY:',
+                line: LINE,
+              }}
+            />
           ) : (
             <>
               <Table

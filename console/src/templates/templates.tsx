@@ -125,23 +125,28 @@ export function Templates() {
 
 function FirstTemplate() {
   return (
-    <Empty title="No template yet" line={LINE}>
+    <Empty
+      title="No template yet"
+      create={{ scope: 'sandboxes:write', how: 'The same with a key in the variable KEY:', line: LINE }}
+    >
       <p>
         A template is a disk with everything that your sandboxes need: describe it once, and any number of
         them start from it in a moment.
       </p>
-      <ol class="steps">
-        <li>
-          <b>Create</b> one from an image and some commands, from a Dockerfile, or from an archive with files.
-        </li>
-        <li>
-          Its page shows the log while it is built. Steps that an earlier build has run are not run again.
-        </li>
-        <li>
-          <b>Start a sandbox</b> there, or name the template as the image of a request.
-        </li>
-      </ol>
-      <p>The same with a key in the variable KEY:</p>
+      {may('sandboxes:write') && (
+        <ol class="steps">
+          <li>
+            <b>Create</b> one from an image and some commands, from a Dockerfile, or from an archive with
+            files.
+          </li>
+          <li>
+            Its page shows the log while it is built. Steps that an earlier build has run are not run again.
+          </li>
+          <li>
+            <b>Start a sandbox</b> there, or name the template as the image of a request.
+          </li>
+        </ol>
+      )}
     </Empty>
   );
 }

@@ -8,7 +8,7 @@ import { may } from '../lib/session';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
 import { Badge } from '../parts/badge';
-import { Empty } from '../parts/empty';
+import { CREATE_HERE, Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Table, type Column } from '../parts/table';
@@ -69,11 +69,11 @@ export function Volumes() {
       <Loaded resource={list}>
         {(volumes) =>
           volumes.length === 0 ? (
-            <Empty title="No volume yet" line={LINE}>
-              <p>
-                A volume keeps files when sandboxes end. Create one here, or with a key in the variable KEY:
-              </p>
-            </Empty>
+            <Empty
+              title="No volume yet"
+              text="A volume keeps files when sandboxes end."
+              create={{ scope: 'volumes:write', how: CREATE_HERE, line: LINE }}
+            />
           ) : (
             <Table
               caption="Volumes"

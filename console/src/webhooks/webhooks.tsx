@@ -6,7 +6,7 @@ import { API_URL } from '../lib/base';
 import { useLive } from '../lib/live';
 import { useUrlState } from '../lib/url-state';
 import { useResource } from '../lib/use-resource';
-import { Empty } from '../parts/empty';
+import { CREATE_HERE, Empty } from '../parts/empty';
 import { Loaded } from '../parts/loaded';
 import { Page } from '../parts/page';
 import { Pager } from '../parts/pager';
@@ -68,12 +68,11 @@ export function Webhooks() {
       <Loaded resource={list}>
         {({ data, has_more, next_cursor }) =>
           data.length === 0 ? (
-            <Empty title="No webhook yet" line={LINE}>
-              <p>
-                A webhook is sent the audit events of this organization as they happen. Create one here, or
-                with a key in the variable KEY:
-              </p>
-            </Empty>
+            <Empty
+              title="No webhook yet"
+              text="A webhook is sent the audit events of this organization as they happen."
+              create={{ scope: 'org:admin', how: CREATE_HERE, line: LINE }}
+            />
           ) : (
             <>
               <Table
