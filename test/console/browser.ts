@@ -71,6 +71,17 @@ export async function signInBrowser(page: Page, key: string, path = '/console/sa
   });
 }
 
+/** Signs the browser in with the session of a member. */
+export async function enterBrowser(
+  { context }: Visitor,
+  url: string,
+  { cookie }: { cookie: string },
+): Promise<void> {
+  const [name, value] = cookie.split('=') as [string, string];
+  await context.clearCookies();
+  await context.addCookies([{ name, value, url }]);
+}
+
 /** A picture for a person, where SANDKEEP_TEST_PICTURES is 1. */
 export async function takePicture(page: Page, name: string, clip?: Clip): Promise<void> {
   if (!TAKES_PICTURES) return;

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
-import { newMember, signInMember } from '../support/members.js';
+import type { MemberRow } from '../../src/members/queries.js';
+import { newMember, send, signInMember } from '../support/members.js';
 import { until } from '../support/polling.js';
-import { describeBrowser, expectPresentable, signInBrowser } from './browser.js';
+import { describeBrowser, enterBrowser, expectPresentable, signInBrowser } from './browser.js';
 import { useConsole } from './use-console.js';
 
 describeBrowser('the page Members', () => {
@@ -42,13 +43,13 @@ describeBrowser('the page Members', () => {
     await signInBrowser(page, client.key, '/console/members');
     await page.getByRole('button', { name: `Change ${member.email}` }).click();
     const form = page.getByRole('dialog', { name: `Change ${member.email}` });
-    await form.getByLabel('Role').selectOption('owner');
+    await form.getByLabel('Role').selectOption('viewer');
+    await form.getByLabel('Labels').fill('service.team=ml');
     await form.getByRole('button', { name: 'Change' }).click();
     await form
       .getByRole('alert')
-      .getByText(/only an owner/i)
+      .getByText(/label "service.team"/)
       .waitFor();
-    await form.getByLabel('Role').selectOption('viewer');
     await form.getByLabel('Labels').fill('team=ml');
     await form.getByRole('button', { name: 'Change' }).click();
     await page.getByText(`${member.email} has the role viewer.`).waitFor();
@@ -62,5 +63,54 @@ describeBrowser('the page Members', () => {
       async () => (await session.fetch('/v1/me/org')).status,
       (status) => status === 401,
     );
+  });
+
+  test('shows what changes owners to owners alone, and not for the last one', async () => {
+    const { client, service } = its;
+    const { page } = its.visitor;
+    const [owner, admin] = [
+      await newMember(service, client.org.id, 'owner'),
+      await newMember(service, client.org.id, 'admin'),
+    ];
+    const enter = async (member: MemberRow) => {
+      const session = await signInMember(service, client.org.id, member);
+      await enterBrowser(its.visitor, service.url, session);
+      await page.goto('/console/members');
+      await page.getByRole('table', { name: 'Members' }).waitFor();
+      return session;
+    };
+    const table = page.getByRole('table', { name: 'Members' });
+    const actionsOf = ({ email }: MemberRow) =>
+      table.getByRole('row', { name: email }).getByRole('button').allTextContents();
+    const rolesToInvite = async () => {
+      await page.getByRole('button', { name: 'Invite' }).click();
+      const options = await page.getByRole('dialog').getByLabel('Role').getByRole('option').allTextContents();
+      await page.keyboard.press('Escape');
+      return options;
+    };
+
+    const session = await enter(owner);
+    expect(await actionsOf(owner)).toEqual([]);
+    expect(await actionsOf(admin)).toEqual(['Change', 'Remove']);
+    expect(await rolesToInvite()).toContain('owner');
+    for (const role of ['owner', 'viewer']) {
+      const invited = await send(session, 'POST', '/v1/invitations', { email: `${role}@example.com`, role });
+      expect(invited.status).toBe(200);
+    }
+    const second = await newMember(service, client.org.id, 'owner');
+    await until(
+      () => actionsOf(owner),
+      (actions) => actions.join() === 'Change,Remove',
+    );
+
+    await enter(admin);
+    expect(await actionsOf(owner)).toEqual([]);
+    expect(await actionsOf(second)).toEqual([]);
+    expect(await actionsOf(admin)).toEqual(['Change', 'Remove']);
+    expect(await rolesToInvite()).not.toContain('owner');
+    await page.getByRole('button', { name: 'Revoke the invitation of viewer@example.com' }).waitFor();
+    expect(
+      await page.getByRole('button', { name: 'Revoke the invitation of owner@example.com' }).count(),
+    ).toBe(0);
   });
 });

@@ -11,7 +11,7 @@ describeBrowser('the page Operations', () => {
     const { client } = its;
     const { page } = its.visitor;
     await signInBrowser(page, client.key, '/console/operations');
-    await page.getByText('No fork').waitFor();
+    await page.getByRole('heading', { name: 'No fork yet' }).waitFor();
     const { body: source } = await client.post('/v1/sandboxes', smallRequest('source'), {
       start: true,
       wait_for: 'running',
@@ -38,7 +38,10 @@ describeBrowser('the page Operations', () => {
     await page.goto('/console/operations?kind=captures');
     const captured = page.getByRole('table', { name: 'Captures' }).getByRole('row', { name: 'kept' });
     await captured.getByText('succeeded').waitFor();
-    await captured.getByRole('link', { name: 'kept' }).click();
+    await captured.getByRole('link', { name: 'source', exact: true }).click();
+    await page.getByRole('heading', { level: 1, name: 'source' }).waitFor();
+    await page.goBack();
+    await captured.getByRole('link', { name: 'kept', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'kept' }).waitFor();
   });
 });

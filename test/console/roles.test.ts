@@ -2,7 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Page, Request } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { ROLES, ROLE_NAMES } from '../../src/access/roles.js';
+import { ROLES, ROLE_NAMES, type Role } from '../../src/access/roles.js';
 import { covers, type RouteScope } from '../../src/access/scopes.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import type { Client } from '../support/client.js';
@@ -12,7 +12,7 @@ import { OPEN_HOSTS } from '../support/preview-service.js';
 import { smallRequest } from '../support/sandbox-requests.js';
 import { build } from '../support/templates.js';
 import { until } from '../support/polling.js';
-import { describeBrowser } from './browser.js';
+import { describeBrowser, enterBrowser } from './browser.js';
 import { useConsole } from './use-console.js';
 
 const SOURCE = join(PACKAGE_ROOT, 'console/src');
@@ -45,6 +45,25 @@ const CHANGES = new Set(
     .flatMap((file) => [...read(file).matchAll(/'((?:POST|PUT|PATCH|DELETE) \/v1\/[^']+)'/g)])
     .map(([, operation]) => operation!),
 );
+
+/** Preact runs the effects of a picture, which may begin a request, in a task after the next frame. */
+const TWO_FRAMES =
+  'new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))';
+
+/** The role "member" has the scopes of a developer. */
+const DISTINCT_ROLES = ROLE_NAMES.filter((role) => role !== 'member');
+
+/** The operation of a line for curl. Undefined: the line calls another program. */
+function operationOf(line: string): string | undefined {
+  const [, address] = /^curl .*?(\/v1\/[^\s?"]+)/.exec(line) ?? [];
+  if (address === undefined) return undefined;
+  const method = / -X (\w+)/.exec(line)?.[1] ?? (line.includes(" -d '") ? 'POST' : 'GET');
+  const found = Object.keys(document.paths).find((path) =>
+    new RegExp(`^${path.replaceAll(/\{[^}]+\}/g, '[^/]+')}$`).test(address),
+  );
+  if (found === undefined) throw new Error(`openapi.json has no path of ${line}`);
+  return `${method} ${found}`;
+}
 
 interface Control {
   /** The path of the pages. */
@@ -145,6 +164,7 @@ describeBrowser('the buttons of the console', () => {
 
   /** Makes one of each thing. Returns the addresses of the pages, by their paths. */
   async function furnish(client: Client): Promise<Map<string, string>> {
+    const { service } = its;
     const made = async (
       method: string,
       path: string,
@@ -175,6 +195,8 @@ describeBrowser('the buttons of the console', () => {
     await makeBudget(client);
     await made('POST', '/v1/keys', { name: 'shown-key', scopes: ['sandboxes:read'] });
     await made('POST', '/v1/invitations', { email: 'grace@example.com', role: 'developer' });
+    // An owner and an administrator may change it: the first owner alone is the last one.
+    await newMember(service, client.org.id, 'viewer');
     const of: Record<string, string[]> = {
       '/sandboxes/:id/:tab?': TABS.map((tab) => `/sandboxes/${sandbox.id}/${tab}`),
       '/pools/:name': ['/pools/ready'],
@@ -195,35 +217,30 @@ describeBrowser('the buttons of the console', () => {
     return addresses;
   }
 
-  /** The names of the buttons, and of the links that look like one, when the page has all that it asked for. */
-  async function buttonsOf(page: Page, pending: ReadonlySet<Request>): Promise<string[]> {
+  /** Opens a page without another load of the console, and waits until it has all that it asked for. */
+  async function open(page: Page, address: string, pending: ReadonlySet<Request>): Promise<void> {
+    await page.evaluate(`history.pushState(null, '', '/console${address}')`);
+    await settled(page, pending);
     await page.locator('main h1').waitFor();
+    await settled(page, pending);
+  }
+
+  /** The names of the buttons, and of the links that look like one. */
+  async function buttonsOf(page: Page): Promise<string[]> {
     const shown = page.locator(
       'main :is(button:not(.sort, .link, .quiet, .choices *), a.button, label.button)',
     );
-    let before = '';
-    const names = await until(
-      async (): Promise<string[]> => {
-        await page.evaluate('new Promise((done) => setTimeout(done, 150))');
-        return shown.evaluateAll((all: any[]) =>
-          all
-            .filter((one) => one.checkVisibility() && !one.disabled)
-            .map((one) => (one.ariaLabel ?? one.textContent).trim().replaceAll(/\s+/g, ' ')),
-        );
-      },
-      // An effect of the first picture may still begin a request: two equal readings come after it.
-      (read) => {
-        const isSame = JSON.stringify(read) === before && pending.size === 0;
-        before = JSON.stringify(read);
-        return isSame;
-      },
+    const names = await shown.evaluateAll((all: any[]): string[] =>
+      all
+        .filter((one) => one.checkVisibility() && !one.disabled)
+        .map((one) => (one.ariaLabel ?? one.textContent).trim().replaceAll(/\s+/g, ' ')),
     );
     return [...new Set(names)];
   }
 
   test('lead each role to all that its scopes open, and to nothing else', async () => {
     const { client, service } = its;
-    const { page, context } = its.visitor;
+    const { page } = its.visitor;
     const addresses = await furnish(client);
     const pending = pendingRequests(page);
     const unknown = new Set<string>();
@@ -231,21 +248,19 @@ describeBrowser('the buttons of the console', () => {
     const ownerReaches = new Map<string, Set<string>>();
     const wrong: string[] = [];
     // The owner comes first.
-    for (const role of ROLE_NAMES) {
+    for (const role of DISTINCT_ROLES) {
       const member = await newMember(service, client.org.id, role);
       await newToken(service, client.org.id, member);
-      const session = await signInMember(service, client.org.id, member);
-      const [name, value] = session.cookie.split('=') as [string, string];
-      await context.clearCookies();
-      await context.addCookies([{ name, value, url: service.url }]);
+      await enterBrowser(its.visitor, service.url, await signInMember(service, client.org.id, member));
+      await page.goto('/console/');
       const { scopes } = ROLES[role];
       for (const [address, path] of addresses) {
-        await page.goto(`/console${address}`);
+        await open(page, address, pending);
         if (path === '/sandboxes' && covers(scopes, 'sandboxes:write')) {
           await page.getByRole('checkbox').first().check();
         }
         const reached = new Set<string>();
-        for (const button of await buttonsOf(page, pending)) {
+        for (const button of await buttonsOf(page)) {
           const fits = (one: Control) => one.at.test(path) && one.name.test(button);
           const found = CONTROLS.find(fits);
           if (!found && !HARMLESS.some(fits)) unknown.add(`${path}: ${button}`);
@@ -269,12 +284,66 @@ describeBrowser('the buttons of the console', () => {
       missing: [],
     });
   }, 900_000);
+
+  test('stand on empty pages beside commands that the role may use, and no others', async () => {
+    const { client, service } = its;
+    const { page } = its.visitor;
+    const pending = pendingRequests(page);
+    const paths = PATHS.filter((path) => !path.includes(':'));
+    /** The operations of the commands of each role. */
+    const shown = new Map<Role, Set<string>>();
+    const wrong: string[] = [];
+    for (const role of DISTINCT_ROLES) {
+      const member = await newMember(service, client.org.id, role);
+      await enterBrowser(its.visitor, service.url, await signInMember(service, client.org.id, member));
+      await page.goto('/console/');
+      const { scopes } = ROLES[role];
+      const operations = new Set<string>();
+      for (const path of paths) {
+        await open(page, path, pending);
+        for (const line of await page.locator('main pre[aria-label="command"]').allTextContents()) {
+          const operation = operationOf(line);
+          if (operation === undefined) continue;
+          operations.add(operation);
+          if (!covers(scopes, scopeOf(operation))) wrong.push(`${role} at ${path} must not see ${line}`);
+        }
+      }
+      shown.set(role, operations);
+    }
+    expect(wrong).toEqual([]);
+    const creations = (role: Role) =>
+      [...shown.get(role)!].filter((one) => !one.startsWith('GET ')).toSorted();
+    // Every organization has a host volume: its page Volumes is never empty.
+    const ofSandboxes = [
+      'POST /v1/sandboxes',
+      'POST /v1/snapshots',
+      'POST /v1/templates',
+      'PUT /v1/pools/{name}',
+    ];
+    expect(creations('developer')).toEqual(ofSandboxes);
+    expect(creations('owner')).toEqual(['POST /v1/budgets', ...ofSandboxes, 'POST /v1/webhooks'].toSorted());
+    for (const role of ['viewer', 'finance', 'auditor'] as const)
+      expect([role, creations(role)]).toEqual([role, []]);
+  }, 900_000);
 });
+
+/**
+ * Waits until the page has no request. Two frames follow an answer: the effects of its picture may begin another one.
+ */
+async function settled(page: Page, pending: ReadonlySet<Request>): Promise<void> {
+  await until(
+    async () => {
+      const before = pending.size;
+      await page.evaluate(TWO_FRAMES);
+      return before + pending.size;
+    },
+    (unanswered) => unanswered === 0,
+  );
+}
 
 /** The requests of the page that have no answer yet. */
 function pendingRequests(page: Page): ReadonlySet<Request> {
   const pending = new Set<Request>();
-  page.on('framenavigated', () => pending.clear());
   page.on('request', (request) => {
     // Streams never end.
     if (request.headers()['accept'] !== 'text/event-stream') pending.add(request);
