@@ -40,7 +40,7 @@ export function OpenInvitations({ list }: { list: Resource<Invitations> }) {
     {
       title: 'Actions',
       cell: (invitation) =>
-        // The server refuses the others.
+        // The service refuses to revoke the others.
         (invitation.role !== 'owner' || isOwner()) && (
           <button
             type="button"

@@ -55,7 +55,7 @@ export function Members() {
   };
 
   const lastOwner = query.cursor === undefined ? lastOwnerOf(list.data) : undefined;
-  // The server refuses the others.
+  // The service refuses a change of the other owners.
   const isChangeable = ({ id, role }: OrgMemberResponse) =>
     role !== 'owner' || (isOwner() && id !== lastOwner);
   const columns: readonly Column<OrgMemberResponse>[] = [

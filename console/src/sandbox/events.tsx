@@ -29,7 +29,7 @@ export function Events({ sandbox }: { sandbox: SandboxResponse }) {
       {({ data, has_more, next_cursor }) =>
         data.length === 0 ? (
           <Empty title="No event of this sandbox">
-            <p>Its events were dropped by the retention of the audit trail, or the key may not read them.</p>
+            <p>Its events were dropped by the retention of the audit trail.</p>
           </Empty>
         ) : (
           <>

@@ -43,6 +43,17 @@ test('a key that is narrowed to labels sees the snapshots with them, and makes s
   expect(candidates.body.data.map(({ name }: any) => name)).toEqual(['own']);
 });
 
+test('an operation has the name that the sandbox had at the request', async () => {
+  const client = await service.newOrg();
+  const id = await startSmall(client, 'before');
+  await capture(client, id, 'kept');
+  expect((await client.request('PATCH', `/v1/sandboxes/${id}`, { body: { name: 'after' } })).status).toBe(
+    200,
+  );
+  const { body } = await client.get('/v1/snapshot-operations');
+  expect(body.data).toMatchObject([{ name: 'kept', sandbox_id: id, sandbox_name: 'before' }]);
+});
+
 test('pages list snapshots, operations and candidates from the newest to the oldest', async () => {
   const client = await service.newOrg();
   for (const name of ['a', 'b', 'c']) await capture(client, await startSmall(client, name), `of-${name}`);
