@@ -64,7 +64,7 @@ describeDocker('forks of containers', () => {
     expect(ids.length).toBe(4);
     expect(size).toBeGreaterThanOrEqual(2 * 1024 ** 2);
     // One image for all of them.
-    expect(await imagesOf()).toEqual([`sandkeep/snapshot:${id}`]);
+    await until(imagesOf, (names) => names.join() === `sandkeep/snapshot:${id}`);
     const seen = new Set<string>();
     for (const one of [source, ...ids]) {
       expect(await exec(one, 'busybox md5sum /srv/data')).toBe(sum);

@@ -81,8 +81,10 @@ test('a capture of one organization does not stop those of others', async () => 
     ids.push((await slow.post('/v1/snapshots', { kind: 'disk', sandbox_id: one, name })).body.id);
   }
   expect((await capture(quick, other, 'between'))['status']).toBe('succeeded');
-  const statuses = await Promise.all(
-    ids.map(async (id) => (await slow.get(`/v1/snapshot-operations/${id}`)).body.status),
+  const statuses = await until(
+    async () =>
+      Promise.all(ids.map(async (id) => (await slow.get(`/v1/snapshot-operations/${id}`)).body.status)),
+    ([first]) => first !== 'queued',
   );
   expect(statuses).toEqual(['in_progress', 'queued', 'queued']);
   release();

@@ -63,6 +63,11 @@ test('a quota that lacks one of the copies refuses all', async () => {
   await limit(client, 'max_sandboxes = 4, max_concurrent_persistent_running = 4, max_snapshots = 1');
   const { body, text } = await fork(client, id, { count: 3 });
   expect((await forked(client, body.id))['status'], text).toBe('succeeded');
+  // A start adds a run and an event, and nothing may be added by the refusal.
+  await until(
+    async () => (await client.get(`/v1/fork-operations/${body.id}`)).body.sandboxes,
+    (sandboxes) => sandboxes.every(({ status }: any) => status === 'running'),
+  );
   expect((await refused(service, client, id, { count: 1 })).code).toBe('quota_exceeded');
 });
 
