@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { makeClient } from '../support/client.js';
 import { describeDocker, docker, execIn, IMAGE, makeImage, SOCKET } from '../support/docker.js';
+import { freePort } from '../support/free-port.js';
 import { connectHttp, connectStdio } from '../support/mcp.js';
 import { until as untilValue } from '../support/polling.js';
 import { cleanUp, kill, launch, makeFolder, ready, stop, until, type Served } from '../support/processes.js';
@@ -28,7 +29,9 @@ describeDocker('a kill of the service', () => {
   test('during calls is told to the model, and the same agents go on with the next process', async () => {
     makeImage();
     const folder = makeFolder();
-    let service = await serveOnDocker(folder, '0');
+    // The next process has the port of the first. No connection takes it in between.
+    const port = String(await freePort());
+    let service = await serveOnDocker(folder, port);
     const { url, firstKey: key } = service;
     const client = makeClient(url, { org: { id: '', name: '', slug: '' }, key: key!, keyId: '' });
     const [byHttp, byStdio] = [await connectHttp(url, key!), await connectStdio(url, key!)];
@@ -55,7 +58,7 @@ describeDocker('a kill of the service', () => {
       const away = await byStdio.call('list_sandboxes');
       expect([away.isError, away.text]).toEqual([true, expect.stringContaining('ECONNREFUSED')]);
 
-      service = await serveOnDocker(folder, new URL(url).port);
+      service = await serveOnDocker(folder, port);
       // The sandbox has run on. Both agents continue, and the session of the first one holds.
       for (const agent of [byHttp, byStdio]) {
         const shown = await untilValue(

@@ -138,7 +138,7 @@ describe('a kill -9 of the service with simulated sandboxes', () => {
   test.each([0, 15, 60])(
     'loses no operation %i ms after the last request',
     (delay) => expectNothingLost('simulated', delay, readJournal),
-    180_000,
+    400_000,
   );
 });
 
@@ -152,6 +152,6 @@ describeDocker('a kill -9 of the service with containers', () => {
   test.each([0, 200, 700])(
     'loses no operation %i ms after the last request',
     (delay) => expectNothingLost('docker', delay, readEngine),
-    240_000,
+    400_000,
   );
 });

@@ -252,7 +252,11 @@ describeDocker('snapshots after a kill -9', () => {
       await killAt({ when, request: PURGE }, async () => purgeNow(body.id));
       await expectWhole();
       expect((await client.get(`/v1/snapshots/${body.id}`)).status).toBe(404);
-      expect((await typesOf(client, body.id)).filter((type) => type === 'snapshot_purged')).toHaveLength(1);
+      const purges = await until(
+        async () => (await typesOf(client, body.id)).filter((type) => type === 'snapshot_purged'),
+        (found) => found.length > 0,
+      );
+      expect(purges).toHaveLength(1);
     },
   );
 
