@@ -115,7 +115,7 @@ describeDocker('sandkeep uninstall', () => {
     const made = await client.post('/v1/sandboxes', request, {
       start: true,
       wait_for: 'running',
-      wait_timeout: 60,
+      wait_timeout: 120,
     });
     expect(made.body.status).toBe('running');
     expectRefused(

@@ -28,7 +28,7 @@ describeBrowser('the network of a sandbox', () => {
         resources: { vcpus: 1, memory_mib: 64 },
         network: { policy, record: true },
       },
-      { start: true, wait_for: 'running', wait_timeout: 60 },
+      { start: true, wait_for: 'running', wait_timeout: 120 },
     );
     expect([status, body.status]).toEqual([200, 'running']);
     const { page } = visitor;

@@ -45,7 +45,7 @@ describeDocker('a browser on Docker', () => {
           resources: { vcpus: 1, memory_mib: 128 },
           runtime: { cmd: ['sh', '-c', `echo '${SPOKEN}'; echo fault >&2; exec sleep 3600`] },
         },
-        { start: true, wait_for: 'running', wait_timeout: 60 },
+        { start: true, wait_for: 'running', wait_timeout: 120 },
       );
       expect([status, body.status]).toEqual([200, 'running']);
       id = (body as { id: string }).id;
@@ -108,7 +108,7 @@ describeDocker('a browser on Docker', () => {
       const { status, body } = await client.post('/v1/sandboxes', hostile, {
         start: true,
         wait_for: 'running',
-        wait_timeout: 60,
+        wait_timeout: 120,
       });
       expect([status, body.status]).toEqual([200, 'running']);
       const markup = page.locator('main').locator('script, b:text-is("key")');

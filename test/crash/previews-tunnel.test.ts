@@ -76,7 +76,7 @@ describeDocker('previews by a process without the engine, which reaches another 
 
   /** By the process with the engine: a sandbox is of the runtime of the process that creates it. */
   async function create(request: object): Promise<string> {
-    const url = new URL('/v1/sandboxes?start=true&wait_for=running&wait_timeout=60', back.url);
+    const url = new URL('/v1/sandboxes?start=true&wait_for=running&wait_timeout=120', back.url);
     const headers = { authorization: `Bearer ${client.key}`, 'content-type': 'application/json' };
     const sent = httpsRequest(url, { method: 'POST', agent: false, rejectUnauthorized: false, headers });
     sent.end(JSON.stringify(request));

@@ -52,7 +52,7 @@ describeDocker('published ports after the engine was killed', () => {
           runtime: { cmd: ['busybox', 'nc', '-ll', '-p', '8080', '-e', '/bin/busybox', 'echo', 'reached'] },
           network: { ports: [{ guest_port: 8080 }] },
         };
-        const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+        const running = { start: true, wait_for: 'running', wait_timeout: 120 };
         const { body, text } = await client.post('/v1/sandboxes', request, running);
         expect(body.status, text).toBe('running');
         const port = body.spec.network.ports[0].host_port as number;

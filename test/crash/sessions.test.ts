@@ -54,7 +54,7 @@ describeDocker('after kill -9 under open sessions', () => {
       runtime: { cmd: ['sleep', '1000'] },
       resources: { memory_mib: 64 },
     };
-    const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+    const query = { start: true, wait_for: 'running', wait_timeout: 120 };
     const { body } = await client.post('/v1/sandboxes', spec, query);
     expect(body.status).toBe('running');
     return body.id;
@@ -136,7 +136,7 @@ describeDocker('after kill -9 under open sessions', () => {
     expect(ended).toEqual(opened);
     let again: AgentClient | undefined;
     await until('the sandbox can be entered', async () => {
-      await client.post(`/v1/sandboxes/${sandbox}/start`, {}, { wait_for: 'running', wait_timeout: 60 });
+      await client.post(`/v1/sandboxes/${sandbox}/start`, {}, { wait_for: 'running', wait_timeout: 120 });
       again = await AgentClient.open(client, sandbox).catch(() => undefined);
       return again !== undefined;
     });

@@ -41,7 +41,7 @@ describeDocker('a container whose shim is stopped, so that the engine hangs on i
       runtime: { cmd: ['sleep', '1000'] },
       resources: { vcpus: 0, memory_mib: 16 },
     };
-    const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+    const query = { start: true, wait_for: 'running', wait_timeout: 120 };
     const { body } = await client.post('/v1/sandboxes', spec, query);
     expect(body.status).toBe('running');
     return { id: body.id, ms: performance.now() - began };

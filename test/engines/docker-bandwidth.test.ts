@@ -96,7 +96,7 @@ describeDocker('the bandwidth of docker sandboxes', () => {
           pull_policy: 'never',
           network: { policy: { default_egress: 'allow', default_ingress: 'allow' } },
         },
-        { start: true, wait_for: 'running', wait_timeout: 60 },
+        { start: true, wait_for: 'running', wait_timeout: 120 },
       );
       expect(body.status, JSON.stringify(body)).toBe('running');
       id = body.id;

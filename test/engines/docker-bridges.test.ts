@@ -61,7 +61,7 @@ describeDocker('the bridges of an installation', () => {
       const { body } = await client.post(
         '/v1/sandboxes',
         { name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never', ...OPEN, ...SERVE, ...more },
-        { start: true, wait_for: 'running', wait_timeout: 60 },
+        { start: true, wait_for: 'running', wait_timeout: 120 },
       );
       expect(body.status, JSON.stringify(body)).toBe('running');
       return body.id as string;

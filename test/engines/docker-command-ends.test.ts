@@ -8,7 +8,7 @@ import { describeDocker, docker, IMAGE, makeImage } from '../support/docker.js';
 import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestOptions, type TestService } from '../support/service.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 /** Doubles a text until the kernel kills it. */
 const EATS = 'a=xxxxxxxxxxxxxxxx; while :; do a=$a$a; done';
 const NO_END = { exit_code: null, signal: null, oom_killed: null };

@@ -100,7 +100,7 @@ describeBtrfs('disks with a size', () => {
   async function start(name: string, spec: Record<string, unknown>): Promise<any> {
     const image = { type: 'oci', reference: IMAGE };
     const body = { name, image, pull_policy: 'never', network: { enabled: false }, ...spec };
-    const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+    const query = { start: true, wait_for: 'running', wait_timeout: 120 };
     const answer = await client.post('/v1/sandboxes', body, query);
     expect(answer.status, answer.text).toBe(200);
     return answer.body;

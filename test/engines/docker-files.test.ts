@@ -70,7 +70,7 @@ worker:x:1500:1600:::" > /etc/passwd
       pull_policy: 'never',
       ...spec,
     };
-    const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+    const query = { start: true, wait_for: 'running', wait_timeout: 120 };
     const answer = await client.post('/v1/sandboxes', stringifyExact(body), query);
     expect(answer.status, answer.text).toBe(200);
     return answer.body;

@@ -11,7 +11,7 @@ import { startTestService, type TestService } from '../support/service.js';
 const ENGINE_STATUS = '/proc/self/status';
 const CAP_SYS_RESOURCE = 24n;
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
 describeDocker('a sandbox', () => {
   let service: TestService;

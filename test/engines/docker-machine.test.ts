@@ -13,7 +13,7 @@ import { untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const body = { name: 'crowd', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' };
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
 describeDocker('a sandbox and the other processes of the machine', () => {
   let service: TestService;
@@ -40,7 +40,7 @@ describeDocker('a sandbox and the other processes of the machine', () => {
     await untilStatus(client, made.id, 'stopped');
     // The service before has another limit for the same container.
     await (await containerOf(made.id))!.update({ PidsLimit: 77 });
-    await client.post(`/v1/sandboxes/${made.id}/start`, {}, { wait_for: 'running', wait_timeout: 60 });
+    await client.post(`/v1/sandboxes/${made.id}/start`, {}, { wait_for: 'running', wait_timeout: 120 });
     expect(await limitOf(made.id)).toBe(40);
   });
 

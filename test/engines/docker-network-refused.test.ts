@@ -8,7 +8,7 @@ import { describeNetns, sh } from '../support/netns.js';
 import type { TestService } from '../support/service.js';
 
 const request = { name: 'asking', image: { type: 'oci', reference: IMAGE }, pull_policy: 'never' };
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 const withRules = (rules: object[]) => ({ network: { policy: { rules } } });
 
 describeDocker('network settings that docker sandboxes cannot enforce', () => {
@@ -99,12 +99,12 @@ describeDocker('network settings that docker sandboxes cannot enforce', () => {
       const second = await client.post('/v1/sandboxes', taken, {
         start: true,
         wait_for: 'running',
-        wait_timeout: 60,
+        wait_timeout: 120,
       });
       expect(second.body.status).toBe('failed');
       expect(second.body.last_failure_message).toContain(`cannot give out ${link.ipv4_address}`);
-      await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 60 });
-      await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running', wait_timeout: 60 });
+      await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 120 });
+      await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running', wait_timeout: 120 });
       for (const part of expected) expect(await shown()).toContain(part);
     });
   });

@@ -40,7 +40,7 @@ const ORPHAN = randomUUID();
 /** In the network of `PRIVATE`. */
 const NEIGHBOURING = PRIVATE.replace(/\d+$/, '6');
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
 describeDocker('the network of docker sandboxes', () => {
   describeNetns('with the firewall tools', () => {

@@ -56,7 +56,7 @@ describeDocker('networks that are prepared for sandboxes', () => {
       const { body } = await client.post(
         '/v1/sandboxes',
         { name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never', ...more },
-        { start: true, wait_for: 'running', wait_timeout: 60 },
+        { start: true, wait_for: 'running', wait_timeout: 120 },
       );
       expect(body).toMatchObject({ status: 'running' });
       return body as { id: string };
@@ -82,7 +82,7 @@ describeDocker('networks that are prepared for sandboxes', () => {
         (texts) => texts.length > 0,
       );
       expect(await printed(id)).toEqual([`${id}\n`]);
-      await client.post(`/v1/sandboxes/${id}/start`, undefined, { wait_for: 'running', wait_timeout: 60 });
+      await client.post(`/v1/sandboxes/${id}/start`, undefined, { wait_for: 'running', wait_timeout: 120 });
       expect(await output(id, 'busybox', 'hostname')).toBe(`${id}\n`);
       expect(await output(id, 'busybox', 'cat', '/etc/hosts')).toContain(`${await addressOf(id)}\t${id}`);
       const after = (await untilPrepared()).map(({ Id }) => Id);
@@ -152,7 +152,7 @@ describeDocker('networks that are prepared for sandboxes', () => {
       // Two lists of the engine later.
       await new Promise((resolve) => setTimeout(resolve, 2_500));
       expect(await pidOf(id)).toBe(first);
-      await client.post(`/v1/sandboxes/${id}/start`, undefined, { wait_for: 'running', wait_timeout: 60 });
+      await client.post(`/v1/sandboxes/${id}/start`, undefined, { wait_for: 'running', wait_timeout: 120 });
       expect(await pidOf(id)).toBe(first);
       expect(await output(id, 'busybox', 'hostname')).toBe(`${id}\n`);
       expect(await reaches(id, PRIVATE, 80)).toBe(false);

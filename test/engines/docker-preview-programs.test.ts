@@ -48,7 +48,7 @@ describeImage('programs of others through previews of a domain with TLS', () => 
       await programs.inBrowser(async (page) => {
         const sockets: string[] = [];
         page.on('websocket', (socket) => sockets.push(new URL(socket.url()).host));
-        page.setDefaultTimeout(60_000);
+        page.setDefaultTimeout(120_000);
         let loads = 0;
         page.on('load', () => (loads += 1));
         await write('first');

@@ -28,7 +28,7 @@ import { until, untilStatus } from '../support/polling.js';
 import { cleanUp, kill, launch, makeFolder, ready, stop } from '../support/processes.js';
 import type { TestService } from '../support/service.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 const SERVING = {
   runtime: {
     cmd: ['busybox', 'nc', '-ll', '-p', '8080', '-e', '/bin/busybox', 'echo', 'reached'],

@@ -6,7 +6,7 @@ import { untilStatus } from '../support/polling.js';
 import { remoteImageOf, serveRegistry, type PrivateRegistry } from '../support/private-registry.js';
 import { startTestService, type TestService } from '../support/service.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
 describeDocker('stored credentials of a registry', () => {
   const credentials = { username: 'puller', password: 'canary-of-the-registry' };
@@ -50,7 +50,7 @@ describeDocker('stored credentials of a registry', () => {
       (
         await client.post(`/v1/sandboxes/${first.id}/start`, undefined, {
           wait_for: 'running',
-          wait_timeout: 60,
+          wait_timeout: 120,
         })
       ).body;
     // The engine loses the image with the container, so the start pulls it again.

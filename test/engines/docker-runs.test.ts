@@ -14,7 +14,7 @@ import {
 import { startTestService, type TestService } from '../support/service.js';
 import { until, untilStatus } from '../support/polling.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
 describeDocker('runs of docker sandboxes', () => {
   let service: TestService;

@@ -9,7 +9,7 @@ import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const SECRET = 'correct horse battery';
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
 describeDocker('secret variables of a docker sandbox', () => {
   let service: TestService;
@@ -81,7 +81,7 @@ describeDocker('secret variables of a docker sandbox', () => {
     const shown = [...(await events.text()).matchAll(/"text":"([^"]*)"/g)].map(([, text]) => text).join('');
     expect(shown).toBe('***\\n');
 
-    await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 60 });
+    await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 120 });
     const lines = async (query: string) => {
       const headers = { authorization: `Bearer ${client.key}` };
       return (await fetch(`${client.url}/v1/sandboxes/${id}/logs${query}`, { headers })).text();
@@ -94,7 +94,7 @@ describeDocker('secret variables of a docker sandbox', () => {
     const masked = await lines('?mask_secrets=true');
     expect(masked).toContain('***, seen');
     expect(masked).not.toContain('horse');
-    await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running', wait_timeout: 60 });
+    await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running', wait_timeout: 120 });
     expect((await exec()).stdout).toContain(SECRET);
   });
 

@@ -29,7 +29,7 @@ describeDocker('the files of the service in a sandbox', () => {
       resources: { vcpus: 1, memory_mib: 32 },
       runtime,
     };
-    const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+    const query = { start: true, wait_for: 'running', wait_timeout: 120 };
     const made = await client.post('/v1/sandboxes', body, query);
     expect(made.body.status, made.text).toBe('running');
     return made.body.id;

@@ -54,7 +54,7 @@ describeDocker('the capabilities of the systemd unit', () => {
         mounts: [{ type: 'named', name: 'data', guest: '/data' }],
         runtime: { user: '1234' },
       },
-      { start: true, wait_for: 'running', wait_timeout: 60 },
+      { start: true, wait_for: 'running', wait_timeout: 120 },
     );
     expect(body.status, JSON.stringify(body)).toBe('running');
     const script = 'echo written > /data/file; cat /data/file; ls /sys/class/net';
@@ -67,13 +67,13 @@ describeDocker('the capabilities of the systemd unit', () => {
     const stopped = await client.post(
       `/v1/sandboxes/${body.id}/stop`,
       {},
-      { wait_for: 'stopped', wait_timeout: 60 },
+      { wait_for: 'stopped', wait_timeout: 120 },
     );
     expect(stopped.body.status, JSON.stringify(stopped.body)).toBe('stopped');
     const again = await client.post(
       `/v1/sandboxes/${body.id}/start`,
       {},
-      { wait_for: 'running', wait_timeout: 60 },
+      { wait_for: 'running', wait_timeout: 120 },
     );
     expect(again.body.status, JSON.stringify(again.body)).toBe('running');
     const { body: sized } = await client.post(`/v1/sandboxes/${body.id}/exec`, {

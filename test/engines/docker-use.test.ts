@@ -24,7 +24,7 @@ describeDocker('the use of a container', () => {
     const { body } = await client.post(
       '/v1/sandboxes',
       { name: 'used', image: { type: 'oci', reference: IMAGE }, resources: { memory_mib: 256 } },
-      { start: true, wait_for: 'running', wait_timeout: 60 },
+      { start: true, wait_for: 'running', wait_timeout: 120 },
     );
     const metrics = async () => (await client.get(`/v1/sandboxes/${body.id}/metrics`)).body;
     const before = await until(metrics, ({ current }) => current !== null);

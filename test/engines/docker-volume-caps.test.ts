@@ -23,7 +23,7 @@ import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { codeOf, filesOf } from '../support/volume-files.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 const GIB = 1024 ** 3;
 
 describeDocker('volumes with a cap in containers', () => {

@@ -25,7 +25,7 @@ import { containerOf, describeDocker, execIn, IMAGE, makeImage, SOCKET } from '.
 import { startTestService, type TestService } from '../support/service.js';
 import { until, untilStatus } from '../support/polling.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 const request = (name: string, mounts: unknown[], more: Record<string, unknown> = {}) => ({
   name,
   image: { type: 'oci', reference: IMAGE },

@@ -10,7 +10,7 @@ import { startTestService, type TestService } from '../support/service.js';
 import { fullRequest } from '../support/sandbox-requests.js';
 import { until, untilStatus } from '../support/polling.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 const request = (name: string, more: Record<string, unknown> = {}) => ({
   name,
   image: { type: 'oci', reference: IMAGE },

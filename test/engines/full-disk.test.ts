@@ -186,7 +186,7 @@ describeLoop('a disk that one organization fills', () => {
     network: { enabled: false },
     runtime: { cmd },
   });
-  const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+  const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
   test('by uploads and copies is not filled beyond the reserve, and is free again after a removal', async () => {
     const [mine, other] = [await volumeOf(a), await volumeOf(b)];

@@ -131,7 +131,7 @@ describeMicrovm('images and disks of the microvm runtime', () => {
     expect(other.error?.message ?? other.stop_message, JSON.stringify(other)).toContain(
       `mounts[0]: the disk image disks/disk.raw cannot be used: the sandbox ${id} uses it`,
     );
-    await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 60 });
+    await client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 120 });
     const read = (image: string, name: string) =>
       execFileSync('debugfs', ['-R', `cat ${name}`, image], {
         stdio: ['ignore', 'pipe', 'ignore'],

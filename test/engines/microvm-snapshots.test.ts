@@ -53,7 +53,7 @@ describeMicrovm('snapshots of virtual machines', () => {
     }
   };
   const stop = async (id: string) =>
-    client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 60 });
+    client.post(`/v1/sandboxes/${id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 120 });
 
   test('a sandbox that runs is captured, and another one begins with its files and an identity of its own', async () => {
     const image = { type: 'oci', reference: IMAGE };
@@ -149,7 +149,7 @@ describeMicrovm('snapshots of virtual machines', () => {
     );
 
     // The memory of a paused sandbox has files that its disk lacks.
-    await client.post(`/v1/sandboxes/${base.id}/pause`, {}, { wait_for: 'paused', wait_timeout: 60 });
+    await client.post(`/v1/sandboxes/${base.id}/pause`, {}, { wait_for: 'paused', wait_timeout: 120 });
     const refused = await client.post('/v1/snapshots', { kind: 'disk', sandbox_id: base.id, name: 'paused' });
     expect([refused.status, refused.body.error.message]).toEqual([400, expect.stringContaining('paused')]);
     expect((await client.get('/v1/sandboxes/snapshot-candidates')).body.data).toEqual([]);

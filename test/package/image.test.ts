@@ -226,7 +226,7 @@ describeImage('the container image', () => {
         resources: { vcpus: 1, memory_mib: 64 },
         ...more,
       });
-      const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+      const query = { start: true, wait_for: 'running', wait_timeout: 120 };
       const { body } = await client.post('/v1/sandboxes', request('works'), query);
       expect(body.status, JSON.stringify(body)).toBe('running');
       const { body: ran } = await client.post(`/v1/sandboxes/${body.id}/exec`, {

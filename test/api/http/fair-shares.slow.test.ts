@@ -108,7 +108,7 @@ test('clients that leave while they wait free their places', async () => {
 
 test('requests that wait for a sandbox hold no place', async () => {
   const count = ADMISSION.running.each / 2 + 4;
-  const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+  const query = { start: true, wait_for: 'running', wait_timeout: 120 };
   const isMade = async (name: string) => (await busy.get(`/v1/sandboxes/by-name/${name}`)).status === 200;
   let taken = Infinity;
   // A busy machine delays single attempts. A place is free again after this time in any case.

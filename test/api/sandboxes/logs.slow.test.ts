@@ -12,7 +12,7 @@ import { startTestService, type TestService } from '../../support/service.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 const ALL = 'sources=stdout,stderr,output,system';
 
 describe('logs of simulated sandboxes', () => {

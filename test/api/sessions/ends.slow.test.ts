@@ -16,7 +16,7 @@ import { startTestService, type TestService } from '../../support/service.js';
 
 /** A session may outlive its right by a second; the rest is for a busy machine. Without the check it lasts for days. */
 const SOON_MS = 60_000;
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
 
 describeDocker('a session in a sandbox ends', () => {
   let service: TestService;

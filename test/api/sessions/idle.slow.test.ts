@@ -29,7 +29,7 @@ describeDocker('the idle time-out of a sandbox', () => {
       runtime: { cmd: ['sleep', '3600'] },
       lifecycle: { idle_timeout_secs: IDLE_SECS },
     });
-    const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+    const query = { start: true, wait_for: 'running', wait_timeout: 120 };
     const { body } = await client.post('/v1/sandboxes', request, query);
     expect(body.status).toBe('running');
     return { id: body.id, channel: await AgentClient.open(client, body.id) };

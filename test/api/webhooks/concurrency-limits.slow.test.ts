@@ -211,7 +211,7 @@ test('slow commits of deliveries leave database connections to starts', async ()
         (count) => count >= most,
         60_000,
       );
-      const path = '/v1/sandboxes?start=true&wait_for=running&wait_timeout=60';
+      const path = '/v1/sandboxes?start=true&wait_for=running&wait_timeout=120';
       const { body } = await other.post(path, smallRequest('beside'));
       expect(body.status).toBe('running');
     });

@@ -47,7 +47,7 @@ export class GatedService {
       network,
       ...more,
     };
-    const query = { start: true, wait_for: 'running', wait_timeout: 60 };
+    const query = { start: true, wait_for: 'running', wait_timeout: 120 };
     const { body, text } = await by.post('/v1/sandboxes', request, query);
     if (body.status !== 'running') throw new Error(`the sandbox does not run: ${text}\n${this.served.err()}`);
     this.ids.push(body.id);
