@@ -352,11 +352,17 @@ test('pages list the operations from the newest to the oldest, without the copie
 });
 
 test('each copy costs a unit of the rate limit', async () => {
-  const limited = await startForTest({ settings: { rateLimit: 10, stopGraceMs: 0 } });
-  const client = await limited.newOrg();
-  const id = await start(client, 'limited');
-  expect((await fork(client, id, { count: 100, start: false })).status).toBe(200);
-  const refused = await fork(client, id, { count: 1, start: false });
+  // Ten units in a window of ten seconds. A busy machine may answer after its end, so another key tries again.
+  const limited = await startForTest({ settings: { rateLimit: 1, stopGraceMs: 0 } });
+  const refused = await until(
+    async () => {
+      const client = await limited.newOrg();
+      const id = await start(client, 'limited');
+      expect((await fork(client, id, { count: 10, start: false })).status).toBe(200);
+      return fork(client, id, { count: 1, start: false });
+    },
+    ({ status }) => status !== 200,
+  );
   expect([refused.status, refused.body.error.code]).toEqual([429, 'rate_limited']);
 });
 
