@@ -199,8 +199,8 @@ describe.skipIf(process.platform !== 'linux')('the archived log', PATIENCE, () =
     for (let kills = 0; kills < 4 || (refused === 0 && kills < 10); kills += 1) {
       const running = start([...PROGRAM, ...restore]);
       const hasBegun = () => existsSync(unfinished) || running.child.exitCode !== null;
-      // The first kill comes as soon as the restore has begun, and the others at any moment. A busy machine may run this
-      // process too late.
+      // The first kill comes as soon as the restore has begun, and the others at any moment. On a busy machine, this
+      // process may run too late.
       if (refused === 0) await until('the restore has begun', hasBegun, undefined, 1);
       else await sleep(Math.random() * wholeMs);
       running.child.kill('SIGKILL');

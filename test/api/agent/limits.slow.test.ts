@@ -262,7 +262,7 @@ describeDocker('the rate of a key', () => {
       const id = await inside.start('box');
       const { body } = await inside.client.post('/v1/keys', { name: 'fast', scopes: ['sandboxes:exec'] });
       const agent = await AgentClient.open({ url: inside.service.url, key: body.key }, id);
-      // Twenty units in a window of ten seconds. A busy machine may run few commands until its end, so they begin at once.
+      // Twenty units in a window of ten seconds. A busy machine runs few commands until its end, so they begin at once.
       const { refusals, refused } = await until(
         async () => {
           const sessions = Array.from({ length: 30 }, () => agent.exec('true'));
