@@ -20,7 +20,8 @@ import { makeMemoryFolder } from './memory-folder.js';
 import { pollDelay } from './poll-delay.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
-const START_TIMEOUT_MS = 90_000;
+/** Some seconds where nothing else runs. It is below the time limit of a test, so that the output is shown. */
+const START_TIMEOUT_MS = 150_000;
 
 /** A process that runs the built program. */
 export interface Launched {
