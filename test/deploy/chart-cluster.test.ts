@@ -1,26 +1,18 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { describeHelm, render } from '../support/helm.js';
 import { describeKubernetes, openNamespace, type TestNamespace } from '../support/kubernetes.js';
-import { until } from '../support/polling.js';
 
 describeHelm('the Helm chart', () => {
   describeKubernetes('on a cluster', () => {
     let namespace: TestNamespace;
     beforeAll(async () => {
       namespace = await openNamespace();
-      const { namespace: name, core } = namespace;
-      // A cluster makes it some time after the namespace, and refuses Pods before.
-      await until(
-        () => core.listNamespacedServiceAccount({ namespace: name }),
-        ({ items }) => items.length > 0,
-        30_000,
-      );
     });
     afterAll(() => namespace.remove());
 
     test.each(['external', 'embedded', 'everything'])(
       'renders objects that the cluster accepts, with the values %s',
-      { timeout: 120_000 },
+      { timeout: 300_000 },
       async (values) => {
         const { namespace: name, library, config } = namespace;
         const set = [`sandboxes.namespace=${name}`];

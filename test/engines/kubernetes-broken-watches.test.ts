@@ -120,12 +120,11 @@ test('bookmarks carry a watch over changes of other objects that the server forg
   const before = counts();
   for (let change = 0; change < 5; change += 1) cluster.store.put('/other', { metadata: { name: 'other' } });
   // Bookmarks alone are sent now.
-  const sent = cluster.traffic.watchBytes;
+  const { pods } = (service.runtime as unknown as { parts: { pods: { version: string | undefined } } }).parts;
   await until(
-    async () => Promise.resolve(cluster.traffic.watchBytes),
-    (bytes) => bytes > sent + 1_000,
+    async () => Promise.resolve(Number(pods.version)),
+    (version) => version >= cluster.store.version,
   );
-  await sleep(300);
   cluster.store.forgetHistory();
   cluster.dropWatches();
   await until(

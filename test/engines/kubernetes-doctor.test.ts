@@ -9,6 +9,7 @@ import { examineCluster } from '../../src/engines/kubernetes/examine.js';
 import { run } from '../support/cli.js';
 import { recordRights } from '../support/cluster-requests.js';
 import { describeKubernetes, openNamespace, type TestNamespace } from '../support/kubernetes.js';
+import { until } from '../support/polling.js';
 
 describe('doctor without a usable cluster', () => {
   let folder: string;
@@ -134,7 +135,12 @@ describeKubernetes('doctor with a cluster', () => {
     await new ProbeLease(namespace, instanceId, 'inputs').findings(async () =>
       Promise.resolve(notEnforced('a policy has no effect')),
     );
-    expect(await byCheck(kubeconfig, instanceId)).toMatchObject({
+    const found = await until(
+      () => byCheck(kubeconfig, instanceId),
+      // A node that reports late is not ready for a while.
+      ({ nodes }) => nodes?.state === 'ok',
+    );
+    expect(found).toMatchObject({
       rights: { state: 'ok', found: expect.stringMatching(/named volumes are kept as claims$/) },
       nodes: { state: 'ok', found: expect.stringMatching(/idle_timeout_secs is enforced$/) },
       network: {

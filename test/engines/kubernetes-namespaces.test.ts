@@ -15,13 +15,19 @@ import { setQuotas } from '../../src/quotas/set.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
 import { allEvents, openEvents } from '../support/event-stream.js';
-import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
+import {
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  untilRunning,
+  type TestNamespace,
+} from '../support/kubernetes.js';
 import { PolicyAgent } from '../support/policy-agent.js';
 import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const EACH = 'each-organization';
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const START = { start: true };
 const request = (name: string, more: Record<string, unknown> = {}) => ({
   name,
   image: { type: 'oci', reference: NODE_IMAGE },
@@ -32,9 +38,7 @@ const request = (name: string, more: Record<string, unknown> = {}) => ({
 const LISTENING = ['busybox', 'sh', '-c', 'while :; do busybox nc -l -p 7000 -e true; done'];
 
 async function started(client: Client, name: string, more: Record<string, unknown> = {}): Promise<string> {
-  const { body, text } = await client.post('/v1/sandboxes', request(name, more), running);
-  expect(body.status, text).toBe('running');
-  return body.id as string;
+  return (await untilRunning(client, await client.post('/v1/sandboxes', request(name, more), START))).id;
 }
 
 async function sh(client: Client, id: string, script: string): Promise<string> {
@@ -152,8 +156,7 @@ describeKubernetes('a namespace of each organization', () => {
 
     await one.post(`/v1/sandboxes/${first}/stop`, {});
     await untilStatus(one, first, 'stopped');
-    const again = await one.post(`/v1/sandboxes/${first}/start`, {}, { wait_for: 'running' });
-    expect(again.body.status, again.text).toBe('running');
+    await untilRunning(one, await one.post(`/v1/sandboxes/${first}/start`, {}));
     expect(await sh(one, first, 'cat /data/file')).toBe('kept\n');
 
     await destroyAll(service, one, two);
@@ -161,7 +164,8 @@ describeKubernetes('a namespace of each organization', () => {
       const left = await until(
         // A list sweeps.
         async () => service.runtime.list().then(async () => objectsIn(homeOf(client))),
-        ({ policies, secrets }) => policies!.length === 1 && secrets!.length === 0,
+        ({ pods, policies, secrets }) =>
+          pods!.length === 0 && policies!.length === 1 && secrets!.length === 0,
       );
       expect(left).toMatchObject({ pods: [], policies: ['sandkeep-sandboxes'] });
       expect(left['programs']).toHaveLength(1);
@@ -198,7 +202,9 @@ describeKubernetes('a namespace of each organization', () => {
     for (const from of own) await settle(from, false);
 
     const { core, networking } = namespace;
-    const command = ['busybox', 'nc', '-w', '5', address, '7000', '-e', 'true'];
+    // Between two connections nothing listens for a moment.
+    const visit = `until busybox nc -w 5 ${address} 7000 -e true; do busybox sleep 1; done`;
+    const command = ['busybox', 'sh', '-c', visit];
     const visitor = { name: 'visitor', namespace: homeOf(two) };
     await core.createNamespacedPod({
       namespace: visitor.namespace,
@@ -225,45 +231,40 @@ describeKubernetes('a namespace of each organization', () => {
     for (const from of own) await settle(from, true);
   });
 
-  test(
-    'has the quota of its organization, and a start beyond one waits for it',
-    { timeout: 240_000 },
-    async () => {
-      const { core } = namespace;
-      const quota = async () =>
-        (await core.readNamespacedResourceQuota({ name: 'sandkeep-runs', namespace: homeOf(one) })).spec
-          ?.hard;
-      const limit = (most: number | null) =>
-        setQuotas(
-          service.ctx.pool,
-          one.org.id,
-          { max_concurrent_ephemeral_running: most, max_concurrent_persistent_running: most },
-          operator('test'),
-        );
-      await limit(1);
-      const first = await started(one, 'first');
-      expect(await quota()).toEqual({ pods: '2' });
-      await limit(null);
-      const own = { metadata: { name: 'of-operator' }, spec: { hard: { pods: '1' } } };
-      await core.createNamespacedResourceQuota({ namespace: homeOf(one), body: own });
-      await until(
-        () => core.readNamespacedResourceQuota({ name: 'of-operator', namespace: homeOf(one) }),
-        ({ status }) => status?.used?.['pods'] === '1',
+  test('has the quota of its organization, and a start beyond one waits for it', async () => {
+    const { core } = namespace;
+    const quota = async () =>
+      (await core.readNamespacedResourceQuota({ name: 'sandkeep-runs', namespace: homeOf(one) })).spec?.hard;
+    const limit = (most: number | null) =>
+      setQuotas(
+        service.ctx.pool,
+        one.org.id,
+        { max_concurrent_ephemeral_running: most, max_concurrent_persistent_running: most },
+        operator('test'),
       );
-      const { body } = await one.post('/v1/sandboxes', request('waits'), { start: true });
-      const waiting = await until(
-        () => one.get(`/v1/sandboxes/${body.id}`),
-        (answer) => answer.body.status_reason === 'insufficient_capacity',
-      );
-      expect(waiting.body.status).toBe('starting');
-      expect(waiting.body.last_failure_message).toMatch(/exceeded quota: of-operator/);
-      expect(await quota()).toBeUndefined();
-      await one.delete(`/v1/sandboxes/${first}`);
-      const { body: at } = await untilStatus(one, body.id, 'running');
-      expect([at.status_reason, at.last_failure_message]).toEqual([null, null]);
-      await core.deleteNamespacedResourceQuota({ name: 'of-operator', namespace: homeOf(one) });
-    },
-  );
+    await limit(1);
+    const first = await started(one, 'first');
+    expect(await quota()).toEqual({ pods: '2' });
+    await limit(null);
+    const own = { metadata: { name: 'of-operator' }, spec: { hard: { pods: '1' } } };
+    await core.createNamespacedResourceQuota({ namespace: homeOf(one), body: own });
+    await until(
+      () => core.readNamespacedResourceQuota({ name: 'of-operator', namespace: homeOf(one) }),
+      ({ status }) => status?.used?.['pods'] === '1',
+    );
+    const { body } = await one.post('/v1/sandboxes', request('waits'), { start: true });
+    const waiting = await until(
+      () => one.get(`/v1/sandboxes/${body.id}`),
+      (answer) => answer.body.status_reason === 'insufficient_capacity',
+    );
+    expect(waiting.body.status).toBe('starting');
+    expect(waiting.body.last_failure_message).toMatch(/exceeded quota: of-operator/);
+    expect(await quota()).toBeUndefined();
+    await one.delete(`/v1/sandboxes/${first}`);
+    const { body: at } = await untilStatus(one, body.id, 'running');
+    expect([at.status_reason, at.last_failure_message]).toEqual([null, null]);
+    await core.deleteNamespacedResourceQuota({ name: 'of-operator', namespace: homeOf(one) });
+  });
 
   test('is completed after a kill between its creation and its first Pod, and swept', async () => {
     const { core, networking } = namespace;
@@ -287,10 +288,13 @@ describeKubernetes('a namespace of each organization', () => {
       async () => service.runtime.list().then(async () => objectsIn(homeOf(three))),
       ({ policies }) => !policies!.includes(stray) && policies!.includes(pod!.metadata!.name!),
     );
-    await expect(core.readNamespacedSecret({ name: stray, namespace: homeOf(three) })).rejects.toThrow(/404/);
+    await until(
+      async () => core.readNamespacedSecret({ name: stray, namespace: homeOf(three) }).catch(String),
+      (read) => typeof read === 'string' && read.includes('404'),
+    );
   });
 
-  test('is created again when somebody deletes it', { timeout: 240_000 }, async () => {
+  test('is created again when somebody deletes it', async () => {
     const { core } = namespace;
     const four = await newOrg();
     const id = await started(four, 'first');
@@ -354,8 +358,7 @@ describeKubernetes('a namespace of each organization', () => {
     } finally {
       await runtime.close();
     }
-    const again = await two.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
-    expect(again.body.status, again.text).toBe('running');
+    await untilRunning(two, await two.post(`/v1/sandboxes/${id}/start`, {}));
     expect(await sh(two, id, 'cat /data/file')).toBe('kept\n');
   });
 });
@@ -385,7 +388,10 @@ describeKubernetes('a change between one namespace and one of each organization'
     expect(guest).toBeDefined();
     release();
     await apart.destroy(id);
-    expect(await apart.list()).toEqual([]);
+    await until(
+      () => apart.list(),
+      (held) => held.length === 0,
+    );
     await apart.close();
     await service.close();
 

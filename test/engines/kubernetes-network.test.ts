@@ -10,12 +10,18 @@ import { CONTAINER, podName } from '../../src/engines/kubernetes/names.js';
 import { PodPrograms } from '../../src/engines/kubernetes/programs.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
-import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
+import {
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  untilRunning,
+  type TestNamespace,
+} from '../support/kubernetes.js';
 import { PolicyAgent } from '../support/policy-agent.js';
 import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const START = { start: true };
 const request = (name: string, network: Record<string, unknown> = {}) => ({
   name,
   image: { type: 'oci', reference: NODE_IMAGE },
@@ -56,10 +62,12 @@ describeKubernetes('the network of a cluster', () => {
     return [...pods.items, ...policies.items].map(({ metadata }) => metadata!.name);
   };
 
+  const untilNothingLeft = () => until(leftOver, (names) => names.length === 0);
+
   test('is probed with two Pods, and without a plugin no sandbox is accepted', async (context) => {
     const service = await startTestService(namespace.service({ network: 'probe', probeImage: NODE_IMAGE }));
     try {
-      expect(await leftOver()).toEqual([]);
+      await untilNothingLeft();
       if (service.runtime.capabilities.has('network'))
         return context.skip('this cluster enforces NetworkPolicy');
       expect(service.runtime.description).toContain('NONE: a NetworkPolicy does not stop traffic to a Pod');
@@ -85,7 +93,7 @@ describeKubernetes('the network of a cluster', () => {
     expect((await leftOver()).length).toBe(3);
     const findings: Findings = await probeNetwork(namespace, options);
     expect(findings.reason === null).toBe(findings.isEnforced);
-    expect(await leftOver()).toEqual([]);
+    await untilNothingLeft();
 
     const leaseOf = () => new ProbeLease(namespace, options.instanceId, 'inputs');
     const dead = leaseOf().findings(() => new Promise(() => undefined));
@@ -95,12 +103,19 @@ describeKubernetes('the network of a cluster', () => {
       async () => namespace.coordination.readNamespacedLease(lease).catch(() => ({ spec: undefined })),
       (read) => read.spec?.holderIdentity !== undefined,
     );
-    // Another identity, so that the renewals of the first one fail as after its death.
-    const taken = await namespace.coordination.readNamespacedLease(lease);
-    await namespace.coordination.replaceNamespacedLease({
-      ...lease,
-      body: Object.assign(taken, { spec: Object.assign(spec!, { holderIdentity: 'killed' }) }),
-    });
+    // Another identity, so that the renewals of the first one fail as after its death. A renewal between the read and
+    // the replacement is a conflict.
+    await until(
+      async () => {
+        const taken = await namespace.coordination.readNamespacedLease(lease);
+        const body = Object.assign(taken, { spec: Object.assign(spec!, { holderIdentity: 'killed' }) });
+        return namespace.coordination.replaceNamespacedLease({ ...lease, body }).then(
+          () => 'replaced',
+          (error: Error) => error.message,
+        );
+      },
+      (outcome) => outcome === 'replaced',
+    );
     const began = performance.now();
     expect(await leaseOf().findings(() => Promise.resolve(findings))).toEqual(findings);
     expect(performance.now() - began).toBeGreaterThan(14_000);
@@ -111,7 +126,7 @@ describeKubernetes('the network of a cluster', () => {
   test('without an image the probe names the reason', async () => {
     const findings = await probeNetwork(namespace, { ...options, image: '127.0.0.1:1/none:1' });
     expect(findings.reason).toContain('the image 127.0.0.1:1/none:1 cannot be pulled');
-    expect(await leftOver()).toEqual([]);
+    await untilNothingLeft();
   });
 });
 
@@ -173,8 +188,7 @@ describeKubernetes('a network that enforces policies', () => {
   const start = async (name: string, network: Record<string, unknown>, cmd: string[] = []) => {
     const runtime = cmd.length === 0 ? {} : { runtime: { cmd, entrypoint: [] } };
     const created = { ...request(name, network), ...runtime };
-    const { body, text } = await client.post('/v1/sandboxes', created, running);
-    expect(body.status, text).toBe('running');
+    const body = await untilRunning(client, await client.post('/v1/sandboxes', created, START));
     const [pod] = await namespace.podsOf(body.id);
     return { id: body.id as string, address: pod!.status!.podIP!, run: pod!.metadata!.name! };
   };
@@ -235,7 +249,9 @@ describeKubernetes('a network that enforces policies', () => {
     await settles(one.id, open!, ports[0]!, true);
     const { core, namespace: name } = namespace;
     const { spec } = (await namespace.podsOf(two.id))[0]!;
-    const command = ['busybox', 'nc', '-w', '60', two.address, '7000', '-e', 'true'];
+    // Between two connections nothing listens for a moment.
+    const visit = `until busybox nc -w 60 ${two.address} 7000 -e true; do busybox sleep 1; done`;
+    const command = ['busybox', 'sh', '-c', visit];
     await core.createNamespacedPod({
       namespace: name,
       body: {

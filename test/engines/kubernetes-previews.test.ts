@@ -4,7 +4,13 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { PROGRAM, start } from '../support/cli.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
-import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
+import {
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  untilRunning,
+  type TestNamespace,
+} from '../support/kubernetes.js';
 import { until } from '../support/polling.js';
 import { askPreview, OPEN_HOSTS, servePorts, type GrantedPreviews } from '../support/preview-service.js';
 import { startTestService, type TestService } from '../support/service.js';
@@ -36,7 +42,7 @@ describeKubernetes('the ports of a Pod', () => {
     front = await startTestService({ beside: service, worker: false, previews: hosts });
     previews = await servePorts(front, hosts);
     client = await service.newOrg();
-    const { body, text } = await client.post(
+    const asked = await client.post(
       '/v1/sandboxes',
       {
         name: 'pod',
@@ -45,10 +51,9 @@ describeKubernetes('the ports of a Pod', () => {
         resources: { vcpus: 1, memory_mib: 128 },
         runtime: { cmd: ['sh', '-c', COMMAND], entrypoint: [] },
       },
-      { start: true, wait_for: 'running' },
+      { start: true },
     );
-    expect(body.status, text).toBe('running');
-    sandbox = body.id;
+    sandbox = (await untilRunning(client, asked)).id;
   });
   afterAll(async () => {
     await previews.close();

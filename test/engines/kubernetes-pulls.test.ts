@@ -7,6 +7,7 @@ import {
   describeKubernetes,
   NODE_IMAGE,
   openNamespace,
+  untilRunning,
   type TestNamespace,
 } from '../support/kubernetes.js';
 import { until, untilStatus } from '../support/polling.js';
@@ -24,7 +25,6 @@ import { forwardInto } from '../crash/support/forward-into-node.js';
 /** The directory of a cluster whose nodes are network namespaces of this machine. */
 const PARTS = process.env['SANDKEEP_TEST_CLUSTER_PARTS'];
 const credentials = { username: 'puller', password: 'canary-of-the-registry' };
-const running = { wait_for: 'running', wait_timeout: 60 };
 const registryFields = { mode: 'inline', ...credentials };
 
 if (PARTS === undefined) {
@@ -142,8 +142,8 @@ if (PARTS === undefined) {
       for (const id of ids) await client.post(`/v1/sandboxes/${id}/stop`, {});
       const restarted = ids.map(async (id) => {
         await untilStatus(client, id, 'stopped');
-        const { body } = await client.post(`/v1/sandboxes/${id}/start`, {}, running);
-        expect([body.status, body.image_digest], JSON.stringify(body)).toEqual(['running', newer]);
+        const body = await untilRunning(client, await client.post(`/v1/sandboxes/${id}/start`, {}));
+        expect(body.image_digest, JSON.stringify(body)).toBe(newer);
         const query = { event_type: 'sandbox_image_moved', resource_id: id };
         expect((await client.get('/v1/events', query)).body.data).toMatchObject([
           { payload: { previous_digest: older, digest: newer, disk: 'replaced' } },

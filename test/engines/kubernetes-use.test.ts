@@ -4,13 +4,19 @@ import { AgentClient } from '../support/agent-client.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
 import { heldMemory } from '../support/held-memory.js';
-import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
+import {
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  untilRunning,
+  type TestNamespace,
+} from '../support/kubernetes.js';
 import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const MIB = 1024 ** 2;
 const HELD = 32 * MIB;
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const START = { start: true };
 const request = (name: string, more: Record<string, unknown> = {}) => ({
   name,
   image: { type: 'oci', reference: NODE_IMAGE },
@@ -35,9 +41,8 @@ describeKubernetes('the use of a Pod', () => {
   });
 
   const create = async (name: string, more: Record<string, unknown> = {}) => {
-    const { body, text } = await client.post('/v1/sandboxes', request(name, more), running);
-    expect(body.status, text).toBe('running');
-    return body.id as string;
+    const { id } = await untilRunning(client, await client.post('/v1/sandboxes', request(name, more), START));
+    return id as string;
   };
   const metrics = async (id: string) => (await client.get(`/v1/sandboxes/${id}/metrics`)).body;
 
@@ -46,7 +51,8 @@ describeKubernetes('the use of a Pod', () => {
     const uses = `busybox dd if=/dev/zero of=/dev/shm/held bs=1M count=${HELD / MIB}; while :; do :; done`;
     const runtime = { cmd: ['sh', '-c', uses], entrypoint: [] };
     const [idle, busy] = await Promise.all([
-      create('idle', { lifecycle: { idle_timeout_secs: 1 } }),
+      // Long enough to be seen running, and to have its use read.
+      create('idle', { lifecycle: { idle_timeout_secs: 20 } }),
       create('busy', { runtime }),
     ]);
     const [less, more] = await Promise.all([
@@ -68,8 +74,7 @@ describeKubernetes('the use of a Pod', () => {
     expect(more.current.cpu_percent).toBeLessThan(200);
     const { body } = await untilStatus(client, idle, 'stopped');
     expect(body.stop_reason).toBe('idle');
-    const again = await client.post(`/v1/sandboxes/${idle}/start`, {}, { wait_for: 'running' });
-    expect(again.body.status, again.text).toBe('running');
+    await untilRunning(client, await client.post(`/v1/sandboxes/${idle}/start`, {}));
     expect((await client.get(`/v1/sandboxes/${busy}`)).body.status).toBe('running');
   });
 

@@ -1,13 +1,19 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
-import { describeKubernetes, NODE_IMAGE, openNamespace, type TestNamespace } from '../support/kubernetes.js';
+import {
+  describeKubernetes,
+  NODE_IMAGE,
+  openNamespace,
+  untilRunning,
+  type TestNamespace,
+} from '../support/kubernetes.js';
 import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { filesOf } from '../support/volume-files.js';
 
 const GIB = 1024 ** 3;
-const running = { start: true, wait_for: 'running', wait_timeout: 60 };
+const START = { start: true };
 const mount = (name: string, guest = '/data', options = {}) => ({ type: 'named', name, guest, options });
 const request = (name: string, mounts: unknown[], more: Record<string, unknown> = {}) => ({
   name,
@@ -63,9 +69,8 @@ describeKubernetes('volumes on Kubernetes', () => {
   const create = async (name: string, more = {}) =>
     (await client.post('/v1/volumes', { name, ...more })).body.id as string;
   const start = async (name: string, mounts: unknown[], more = {}) => {
-    const { body, text } = await client.post('/v1/sandboxes', request(name, mounts, more), running);
-    expect(body.status, text).toBe('running');
-    return body.id as string;
+    const asked = await client.post('/v1/sandboxes', request(name, mounts, more), START);
+    return (await untilRunning(client, asked)).id;
   };
   const sh = async (id: string, script: string) => {
     const { body } = await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'sh', args: ['-c', script] });
@@ -115,8 +120,7 @@ describeKubernetes('volumes on Kubernetes', () => {
     expect((await client.patch(`/v1/volumes/${volumeId}`, { capacity_gib: 2 })).status).toBe(200);
     await client.post(`/v1/sandboxes/${id}/stop`, {});
     await untilStatus(client, id, 'stopped');
-    const again = await client.post(`/v1/sandboxes/${id}/start`, {}, { wait_for: 'running' });
-    expect(again.body.status, again.text).toBe('running');
+    await untilRunning(client, await client.post(`/v1/sandboxes/${id}/start`, {}));
     expect((await claimOf(volumeId))!.spec!.resources!.requests).toEqual({ storage: '2Gi' });
     const smaller = await until(
       () => client.patch(`/v1/volumes/${volumeId}`, { capacity_gib: 1 }),

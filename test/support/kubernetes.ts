@@ -1,15 +1,20 @@
 import type { KubernetesObject, V1Pod } from '@kubernetes/client-node';
-import { describe } from 'vitest';
+import { describe, expect } from 'vitest';
 import { openCluster, type Cluster } from '../../src/engines/kubernetes/client.js';
 import { manifest } from '../../src/engines/kubernetes/manifest.js';
 import { CONTAINER, SANDBOX_LABEL } from '../../src/engines/kubernetes/names.js';
 import type { NamespaceChoice } from '../../src/engines/kubernetes/namespace-choices.js';
 import { KubernetesRuntime, type KubernetesOptions } from '../../src/engines/kubernetes/runtime.js';
 import { registryReach } from '../../src/settings.js';
+import type { Answer } from './answer.js';
+import type { Client } from './client.js';
 import { until } from './polling.js';
 import type { TestOptions } from './service.js';
 
 const KUBECONFIG = process.env['KUBECONFIG'];
+/** A start of a Pod takes 3 s, and minutes where its node has no processor. A test waits for several. */
+const TEST_MS = 600_000;
+const START_MS = 300_000;
 /** An image with busybox that every node has. */
 export const NODE_IMAGE = 'busybox:local';
 
@@ -21,7 +26,7 @@ const reason = await whyNot();
  */
 export const describeKubernetes =
   reason === undefined || process.env['SANDKEEP_TEST_KUBERNETES'] === 'required'
-    ? describe
+    ? (name: string, body: () => void) => describe(name, { timeout: TEST_MS }, body)
     : (name: string, body: () => void) => describe.skip(`${name} — SKIPPED: ${reason}`, body);
 
 if (reason !== undefined) console.warn(`the tests of the Kubernetes runtime are SKIPPED: ${reason}`);
@@ -54,6 +59,11 @@ export async function openNamespace(choice: NamespaceChoice = 'shared'): Promise
   const cluster = await openCluster({ kubeconfig: KUBECONFIG, namespace });
   const { core } = cluster;
   await core.createNamespace({ body: { metadata: { name: namespace } } });
+  // A cluster makes it some time after the namespace, and refuses Pods before.
+  await until(
+    () => core.listNamespacedServiceAccount({ namespace }),
+    ({ items }) => items.length > 0,
+  );
   const applied = choice === 'shared' ? [] : await applyRights(cluster, choice);
   const organizations = async () =>
     (await core.listNamespace()).items
@@ -107,6 +117,20 @@ async function applyRights(cluster: Cluster, namespaces: NamespaceChoice): Promi
 async function removeRights(cluster: Cluster, items: readonly KubernetesObject[]): Promise<void> {
   const api = cluster.library.KubernetesObjectApi.makeApiClient(cluster.config);
   for (const item of items) if (item.metadata?.namespace === undefined) await api.delete(item);
+}
+
+/**
+ * Waits for the start that a request has asked for, and returns the sandbox. A request with `wait_for` gives up a start
+ * that waits for room, and a busy cluster may have none for minutes.
+ */
+export async function untilRunning(client: Client, asked: Answer): Promise<any> {
+  const { body } = await until(
+    async () => (asked.body.status === 'starting' ? client.get(`/v1/sandboxes/${asked.body.id}`) : asked),
+    (answer) => answer.body.status !== 'starting',
+    START_MS,
+  );
+  expect(body.status, JSON.stringify(body)).toBe('running');
+  return body;
 }
 
 export function containerStatus({ status }: V1Pod) {
