@@ -14,7 +14,7 @@ import {
   until,
   type Served,
 } from '../support/processes.js';
-import { archiveOf, build, endedBuild } from '../support/templates.js';
+import { archiveOf, BUILDS_MS, build, endedBuild } from '../support/templates.js';
 
 const SANDBOX = JSON.stringify({ resources: { vcpus: 1, memory_mib: 64 }, pull_policy: 'never' });
 
@@ -148,12 +148,16 @@ RUN echo begun; ${end}
     return ended['error'].code as string;
   }
 
-  test('the same steps are built afterwards, and everything goes with the template', async () => {
-    const file = `FROM ${IMAGE}\nRUN echo whole > /whole\n`;
-    const built = await build(client, 'whole:1', file, { sandbox: SANDBOX });
-    expect([built['status'], built['error']]).toEqual(['succeeded', null]);
-    for (const { id } of (await client.get('/v1/templates')).body.data)
-      await client.delete(`/v1/templates/${id}`);
-    await until('no image stays', async () => (await images()).length === 0);
-  });
+  test(
+    'the same steps are built afterwards, and everything goes with the template',
+    { timeout: BUILDS_MS },
+    async () => {
+      const file = `FROM ${IMAGE}\nRUN echo whole > /whole\n`;
+      const built = await build(client, 'whole:1', file, { sandbox: SANDBOX });
+      expect([built['status'], built['error']]).toEqual(['succeeded', null]);
+      for (const { id } of (await client.get('/v1/templates')).body.data)
+        await client.delete(`/v1/templates/${id}`);
+      await until('no image stays', async () => (await images()).length === 0);
+    },
+  );
 });

@@ -32,12 +32,15 @@ export async function requestBuild(
   });
 }
 
+/** For a test that builds. A build starts a sandbox for each group of steps, and captures it. */
+export const BUILDS_MS = 600_000;
+
 /** Waits until a build has ended. */
 export async function endedBuild(client: Client, id: string): Promise<Template> {
   return until(
     async () => (await client.get(`/v1/templates/${id}`)).body,
     ({ status }) => status !== 'queued' && status !== 'building',
-    120_000,
+    400_000,
   );
 }
 
