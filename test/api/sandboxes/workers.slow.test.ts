@@ -367,14 +367,14 @@ describe('the end of a run', () => {
     const client = await service.newOrg();
     const spec = { lifecycle: { idle_timeout_secs: 2 } };
     const { body: idle } = await client.post('/v1/sandboxes', smallRequest('idle', spec), running);
-    const { body: busy } = await client.post('/v1/sandboxes', smallRequest('busy', spec), running);
     const simulated = service.runtime as SimulatedRuntime;
-    // Each reading reports activity, however far apart the readings are.
+    // Each reading reports activity of the other sandbox, also its first one, however far apart the readings are.
     const activity = simulated.activity.bind(simulated);
     const looking = vi.spyOn(simulated, 'activity').mockImplementation((ids) => {
-      simulated.work(busy.id, 60_000_000);
+      for (const id of ids) if (id !== idle.id) simulated.work(id, 60_000_000);
       return activity(ids);
     });
+    const { body: busy } = await client.post('/v1/sandboxes', smallRequest('busy', spec), running);
     try {
       await untilStatus(client, idle.id, 'stopped');
       await sleep(1_500);
