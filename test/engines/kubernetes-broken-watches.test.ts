@@ -53,20 +53,21 @@ function connectAlone(to: SimulatedCluster, instanceId: string): Promise<Kuberne
 
 let count = 0;
 
+async function create(query: object = {}) {
+  count += 1;
+  const request = {
+    name: `s-${count}`,
+    image: { type: 'oci', reference: IMAGE },
+    pull_policy: 'never',
+    lifecycle: { ends_with_command: true },
+    runtime: { entrypoint: [], cmd: ['true'] },
+  };
+  return client.post('/v1/sandboxes', request, { start: true, ...query });
+}
+
 /** A running sandbox, and the name of its Pod. */
 async function startOne(): Promise<{ id: string; pod: string }> {
-  count += 1;
-  const { body } = await client.post(
-    '/v1/sandboxes',
-    {
-      name: `s-${count}`,
-      image: { type: 'oci', reference: IMAGE },
-      pull_policy: 'never',
-      lifecycle: { ends_with_command: true },
-      runtime: { entrypoint: [], cmd: ['true'] },
-    },
-    { start: true, wait_for: 'running' },
-  );
+  const { body } = await create({ wait_for: 'running' });
   const faults = service.logs.filter((line) => line.startsWith('{"level":50'));
   expect(body.status, `${JSON.stringify(body)} ${faults.join(' ')}`).toBe('running');
   const pod = cluster.pods().find(({ metadata }) => metadata.labels?.[SANDBOX_LABEL] === body.id);
@@ -159,6 +160,21 @@ test('repeated events of a watch change nothing twice', async () => {
   const { body } = await client.get('/v1/events', { resource_id: id });
   const types = body.data.map(({ event_type }: { event_type: string }) => event_type).toSorted();
   expect(types).toEqual(['sandbox_created', 'sandbox_start_requested', 'sandbox_started', 'sandbox_stopped']);
+});
+
+test('a create is accepted while no watch is open, and its sandbox starts later', async () => {
+  const watches = () => cluster.traffic.requests['WATCH nodes'] ?? 0;
+  const before = watches();
+  cluster.faults.status = 500;
+  cluster.dropWatches();
+  await until(
+    async () => Promise.resolve(watches()),
+    (now) => now > before,
+  );
+  const { body, status } = await create();
+  expect([status, body.status]).toEqual([200, 'starting']);
+  cluster.faults.status = undefined;
+  await untilStatus(client, body.id, 'running');
 });
 
 test('no run ends while the API server answers nothing but errors', async () => {

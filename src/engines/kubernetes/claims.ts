@@ -101,7 +101,8 @@ export class Claims implements EngineVolumes {
   }
 
   list(): { orgId: string; volumeId: string }[] {
-    return this.cache.values().flatMap(({ metadata }) => {
+    this.cache.assertReached();
+    return this.cache.known().flatMap(({ metadata }) => {
       const { [ORG_LABEL]: orgId, [VOLUME_LABEL]: volumeId } = metadata?.labels ?? {};
       return orgId === undefined || volumeId === undefined ? [] : [{ orgId, volumeId }];
     });

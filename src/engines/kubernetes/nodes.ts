@@ -131,9 +131,10 @@ export class Nodes {
       .join();
   }
 
+  /** Also while the API server cannot be reached: a create must not fail for it. */
   private usable(): { vcpus: number; memoryMib: number; architecture: string }[] | undefined {
     return this.cache
-      ?.values()
+      ?.known()
       .filter(({ spec }) => spec?.unschedulable !== true)
       .map(({ status, metadata }) => ({
         vcpus: quantity(status?.allocatable?.['cpu']),

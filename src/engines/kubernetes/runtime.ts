@@ -284,7 +284,7 @@ export class KubernetesRuntime implements Runtime {
     this.parts.pods.assertReached();
     const pods = sandboxIds
       ? [...sandboxIds].flatMap((id) => this.parts.pods.of(id))
-      : this.parts.pods.values();
+      : this.parts.pods.known();
     const latest = new Map<string, V1Pod>();
     for (const pod of pods) {
       const { sandboxId, runId } = idsOf(pod);

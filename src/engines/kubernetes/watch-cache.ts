@@ -72,11 +72,6 @@ export class WatchCache<T extends KubernetesObject> {
     if (this.failure !== undefined) throw asError(this.failure);
   }
 
-  values(): T[] {
-    this.assertReached();
-    return [...this.objects.values()];
-  }
-
   /** The latest that were read, also while the API server cannot be reached. */
   known(): T[] {
     return [...this.objects.values()];
