@@ -153,6 +153,8 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       await until(
         async () => Promise.resolve({ lines, console: console().slice(-500) }),
         () => found() !== undefined || isOver,
+        // An emulated boot takes 14 s, and many times that when others take the processors and the disk.
+        400_000,
       );
       const line = found();
       if (line === undefined) throw new Error(`the machine ended: ${lines.join(', ')}; ${console()}`);
