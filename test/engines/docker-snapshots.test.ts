@@ -254,6 +254,18 @@ describeDocker('snapshots of containers', () => {
       expect(await idsOf()).toEqual(before);
     });
 
+    test('that is stopped runs nothing more, whatever grace period it has', async () => {
+      const trap = 'trap "truncate -s 64M /srv/grown; exit 3" TERM; while :; do sleep 0.1; done';
+      const stopping = await inside.start('stopping', { runtime: { cmd: ['sh', '-c', trap] } });
+      const stopped = docker.getContainer((await containerOf(stopping))!.id);
+      const { error } = await capturing(async () => {
+        await inside.service.runtime.stop(stopping, 60_000);
+      }, stopping);
+      expect(error.code).toBe('sandbox_changed');
+      expect((await stopped.inspect()).State).toMatchObject({ Status: 'exited', ExitCode: 137 });
+      await expect(stopped.infoArchive({ path: '/srv/grown' })).rejects.toThrow('404');
+    });
+
     test('runs as soon as the process closes, and is captured by another attempt', async () => {
       let attempts = 0;
       const answer = await capturing(async () => {

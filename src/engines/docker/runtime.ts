@@ -190,11 +190,13 @@ export class DockerRuntime implements Runtime {
   }
 
   async stop(sandboxId: string, graceMs: number): Promise<void> {
-    this.captures.disturb(sandboxId);
     const found = await findContainer(this.parts, sandboxId);
     if (!found) return;
     const container = this.parts.docker.getContainer(found.Id);
-    const ending = graceMs > 0 ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
+    // Right before the request: a capture that does not copy yet sees the stop, and copies nothing.
+    const mustKill = this.captures.disturb(sandboxId);
+    const ending =
+      graceMs > 0 && !mustKill ? container.stop({ t: Math.ceil(graceMs / 1000) }) : container.kill();
     await this.parts.calls
       .track(sandboxId, 'stop', ending)
       .catch(ignoreStatus(NOT_MODIFIED, NOT_FOUND, CONFLICT));

@@ -32,6 +32,8 @@ interface OwnCapture {
   done: Promise<unknown>;
   /** The service has stopped or removed the sandbox meanwhile. */
   isDisturbed: boolean;
+  /** The disk is measured or copied: nothing may change it. */
+  isAtRest: boolean;
 }
 
 /**
@@ -57,7 +59,7 @@ export class DiskCaptures implements EngineSnapshots {
     const { sandboxId, snapshotId } = capture;
     await this.ended(sandboxId, signal);
     signal.throwIfAborted();
-    const entry: OwnCapture = { snapshotId, done: Promise.resolve(), isDisturbed: false };
+    const entry: OwnCapture = { snapshotId, done: Promise.resolve(), isDisturbed: false, isAtRest: false };
     const work = this.captureNow(capture, entry).then(async (captured) => {
       await capture.alongside?.();
       return captured;
@@ -79,10 +81,15 @@ export class DiskCaptures implements EngineSnapshots {
     }
   }
 
-  /** The service stops or removes the sandbox, which resumes it. */
-  disturb(sandboxId: string): void {
+  /**
+   * The service stops or removes the sandbox, which resumes it. True: it must be killed, because in a grace period it
+   * would change the disk that the engine copies.
+   */
+  disturb(sandboxId: string): boolean {
     const own = this.capturing.get(sandboxId);
-    if (own) own.isDisturbed = true;
+    if (!own) return false;
+    own.isDisturbed = true;
+    return own.isAtRest;
   }
 
   async list(): Promise<{ orgId: string; snapshotId: string }[]> {
@@ -119,7 +126,7 @@ export class DiskCaptures implements EngineSnapshots {
 
   private async captureNow(
     { orgId, snapshotId, sandboxId, admit }: Capture,
-    own: { readonly isDisturbed: boolean },
+    own: OwnCapture,
   ): Promise<Captured> {
     const { docker, untimed, instanceId } = this.parts;
     const found = await findContainer(this.parts, sandboxId);
@@ -132,10 +139,12 @@ export class DiskCaptures implements EngineSnapshots {
     const below = await this.imageOf(before);
     checkLayers(below);
     try {
-      const committedId = await this.atRest(before, sandboxId, async () => {
+      const committedId = await this.atRest(before, { sandboxId, own }, async () => {
         // Not before the pause. The engine writes each zero of a sparse file, and nothing ends a commit: a guest that
         // lets such a file grow in between would fill the disk of all.
         await admit?.(await this.bytesOf(before.Id, below));
+        // A stop before the pause has a grace period, in which the sandbox may be resumed.
+        if (own.isDisturbed) throw new CaptureRefusedError('sandbox_changed', CHANGED);
         const id = await this.commit(before.Id, snapshotId);
         const after = await docker.getContainer(before.Id).inspect().catch(ignoreStatus(NOT_FOUND));
         if (own.isDisturbed || !after || momentOf(after) !== momentOf(before)) {
@@ -161,15 +170,17 @@ export class DiskCaptures implements EngineSnapshots {
   /** Pauses the sandbox during the work, if it runs. docs/decisions/0057-snapshots-are-images.md has the reason. */
   private async atRest<T>(
     { Id, State }: Docker.ContainerInspectInfo,
-    sandboxId: string,
+    { sandboxId, own }: { sandboxId: string; own: OwnCapture },
     work: () => Promise<T>,
   ): Promise<T> {
     // The engine calls a paused container running too.
     if (!State.Running || State.Paused) return work();
+    own.isAtRest = true;
     try {
       await this.parts.untimed.getContainer(Id).pause().catch(refuseIfChanged);
       return await work();
     } finally {
+      own.isAtRest = false;
       this.leftPaused.add(sandboxId);
       await this.resume(sandboxId);
     }
