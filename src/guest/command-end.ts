@@ -1,6 +1,6 @@
 import type { Buffer } from 'node:buffer';
 import { instantFromMicros, type Instant } from '../lib/instant.js';
-import type { Guest } from './guest.js';
+import { READ_ONLY, type Guest } from './guest.js';
 import { INIT_PROGRAM } from './programs.js';
 import { RECORD_OPTION } from './record-option.js';
 
@@ -24,15 +24,6 @@ const RUNNING = /^-/;
 /** The record is before the command, which may be long. */
 export const RECORD_BYTES = 4096;
 const COMMAND_LINE = '/proc/1/cmdline';
-const READ_ONLY = {
-  read: true,
-  write: false,
-  append: false,
-  create: false,
-  truncate: false,
-  createNew: false,
-  mode: 0,
-};
 
 /** Reads the first bytes of the command line of process 1. Undefined: it belongs to another program. */
 export function readCommandLine(bytes: Buffer): CommandState | undefined {

@@ -133,6 +133,16 @@ export interface OpenOptions {
   mode: number;
 }
 
+export const READ_ONLY: OpenOptions = {
+  read: true,
+  write: false,
+  append: false,
+  create: false,
+  truncate: false,
+  createNew: false,
+  mode: 0,
+};
+
 /**
  * Each method throws a GuestFileError, or another error when the sandbox has stopped. Handles belong to the object that
  * opened them, and close with it. No operation waits for another process: a named pipe without a writer is empty.

@@ -1,12 +1,13 @@
 import { Buffer } from 'node:buffer';
 import { sleep } from '../../src/lib/sleep.js';
-import type {
-  Command,
-  CommandFailure,
-  CommandSpec,
-  Connection,
-  Guest,
-  GuestFiles,
+import {
+  READ_ONLY,
+  type Command,
+  type CommandFailure,
+  type CommandSpec,
+  type Connection,
+  type Guest,
+  type GuestFiles,
 } from '../../src/guest/guest.js';
 import { until } from './polling.js';
 
@@ -159,15 +160,7 @@ export async function connectSoon(
   }
 }
 
-export const READ = {
-  read: true,
-  write: false,
-  append: false,
-  create: false,
-  truncate: false,
-  createNew: false,
-  mode: 0,
-};
+export const READ = READ_ONLY;
 export const WRITE = {
   read: false,
   write: true,

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { ApiError } from '../../http/errors.js';
-import type { FileStat } from '../../guest/guest.js';
+import { READ_ONLY, type FileStat } from '../../guest/guest.js';
 import { cutError } from '../sessions/ended-error.js';
 import type { Visit } from '../sessions/entrance.js';
 import { untilEnded } from '../sessions/until-ended.js';
@@ -9,15 +9,6 @@ import { openFiles, type FileSession } from './session.js';
 import { translateErrors } from './translate-errors.js';
 
 const CHUNK_BYTES = 128 * 1024;
-const READ_ONLY = {
-  read: true,
-  write: false,
-  append: false,
-  create: false,
-  truncate: false,
-  createNew: false,
-  mode: 0,
-};
 
 /**
  * `size`: undefined where the file system does not tell it, as below `/proc` and `/sys`. The session closes with the

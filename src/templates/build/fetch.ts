@@ -1,4 +1,4 @@
-import type { GuestFiles } from '../../guest/guest.js';
+import { READ_ONLY, type GuestFiles } from '../../guest/guest.js';
 import { ApiError } from '../../http/errors.js';
 import { withFiles } from '../../sandboxes/files/session.js';
 import type { Visit } from '../../sandboxes/sessions/entrance.js';
@@ -88,7 +88,7 @@ function checkSize(bytes: number): void {
 }
 
 async function readFile(files: GuestFiles, path: string, spool: Spool): Promise<number> {
-  const handle = await files.open(path, READ);
+  const handle = await files.open(path, READ_ONLY);
   let offset = 0;
   for (;;) {
     const piece = await files.read(handle, BigInt(offset), PIECE_BYTES);
@@ -100,16 +100,6 @@ async function readFile(files: GuestFiles, path: string, spool: Spool): Promise<
   await files.close(handle);
   return offset;
 }
-
-const READ = {
-  read: true,
-  write: false,
-  append: false,
-  create: false,
-  truncate: false,
-  createNew: false,
-  mode: 0,
-};
 
 async function append(spool: Spool, piece: Buffer): Promise<void> {
   try {

@@ -1,4 +1,4 @@
-import type { GuestFiles } from '../../guest/guest.js';
+import { READ_ONLY, type GuestFiles } from '../../guest/guest.js';
 import { statIfThere } from '../../sandboxes/files/entry.js';
 
 const MOST_BYTES = 1024 * 1024;
@@ -48,15 +48,7 @@ function parseAccounts(text: string): Map<string, Owner> {
 /** Empty: there is no such file. */
 async function readText(files: GuestFiles, path: string): Promise<string> {
   if (!(await statIfThere(files, path, { follow: true }))) return '';
-  const handle = await files.open(path, {
-    read: true,
-    write: false,
-    append: false,
-    create: false,
-    truncate: false,
-    createNew: false,
-    mode: 0,
-  });
+  const handle = await files.open(path, READ_ONLY);
   const parts: Buffer[] = [];
   for (let length = 0; length < MOST_BYTES;) {
     const part = await files.read(handle, BigInt(length), 64 * 1024);

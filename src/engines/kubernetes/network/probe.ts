@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { sleep } from '../../../lib/sleep.js';
-import type { Guest } from '../../../guest/guest.js';
+import { READ_ONLY, type Guest } from '../../../guest/guest.js';
 import type { Cluster } from '../client.js';
 import { PodGuests } from '../guests.js';
 import { notEnforced, type Findings } from './findings.js';
@@ -119,15 +119,7 @@ async function resolversOf(guest: Guest): Promise<string[]> {
 async function readText(guest: Guest, path: string): Promise<string> {
   const files = guest.files();
   try {
-    const handle = await files.open(path, {
-      read: true,
-      write: false,
-      append: false,
-      create: false,
-      truncate: false,
-      createNew: false,
-      mode: 0,
-    });
+    const handle = await files.open(path, READ_ONLY);
     return (await files.read(handle, 0n, LARGEST_FILE)).toString('utf8');
   } finally {
     files.end();
