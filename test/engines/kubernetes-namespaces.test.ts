@@ -14,10 +14,10 @@ import {
 import { setQuotas } from '../../src/quotas/set.js';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
-import { allEvents, openEvents } from '../support/event-stream.js';
 import {
   describeKubernetes,
   NODE_IMAGE,
+  logOfEnded,
   openNamespace,
   untilRunning,
   type TestNamespace,
@@ -148,11 +148,7 @@ describeKubernetes('a namespace of each organization', () => {
     const batch = request('batch', { runtime, lifecycle: { ends_with_command: true } });
     const { body } = await two.post('/v1/sandboxes', batch, { start: true });
     await untilStatus(two, body.id, 'stopped');
-    // The engine of a busy node reports the end of a command before it has written its last output.
-    await until(
-      async () => allEvents((await openEvents(two, `/v1/sandboxes/${body.id}/logs`)).events),
-      (events) => JSON.stringify(events).includes('hello'),
-    );
+    await logOfEnded(two, body.id, (events) => JSON.stringify(events).includes('hello'));
 
     await one.post(`/v1/sandboxes/${first}/stop`, {});
     await untilStatus(one, first, 'stopped');

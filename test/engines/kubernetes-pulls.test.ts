@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
-import { allEvents, openEvents } from '../support/event-stream.js';
+import { openEvents } from '../support/event-stream.js';
 import {
   containerStatus,
   describeKubernetes,
+  logOfEnded,
   NODE_IMAGE,
   openNamespace,
   untilRunning,
@@ -74,16 +75,8 @@ if (PARTS === undefined) {
       expect(body.status, text).toBe('starting');
       return body.id as string;
     };
-    const logOf = async (id: string) => {
-      const { events } = await openEvents(client, `/v1/sandboxes/${id}/logs`);
-      return JSON.stringify(await allEvents(events));
-    };
-    /** A node writes a log a moment after the end of the command. */
     const untilLogged = async (id: string, text: string) =>
-      until(
-        () => logOf(id),
-        (log) => log.includes(text),
-      );
+      logOfEnded(client, id, (events) => JSON.stringify(events).includes(text));
 
     test('comes before the command, from the version that the node pulls', async () => {
       const id = await create('older', { lifecycle: { ends_with_command: true } });

@@ -8,13 +8,15 @@ import { KubernetesRuntime, type KubernetesOptions } from '../../src/engines/kub
 import { registryReach } from '../../src/settings.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
-import { until } from './polling.js';
+import { allEvents, openEvents, type ServerEvent } from './event-stream.js';
+import { until, untilStatus } from './polling.js';
 import type { TestOptions } from './service.js';
 
 const KUBECONFIG = process.env['KUBECONFIG'];
 /** A start of a Pod takes 3 s, and minutes where its node has no processor. A test waits for several. */
 const TEST_MS = 600_000;
 const START_MS = 300_000;
+const MOST_RUNS = 5;
 /** An image with busybox that every node has. */
 export const NODE_IMAGE = 'busybox:local';
 
@@ -131,6 +133,31 @@ export async function untilRunning(client: Client, asked: Answer): Promise<any> 
   );
   expect(body.status, JSON.stringify(body)).toBe('running');
   return body;
+}
+
+/**
+ * The events of the log of a sandbox that has ended, once `isWhole`. The engine of a busy node reports the end of a
+ * command before it has written its last output. Two nodes on one machine have one folder of logs, and each removes
+ * those of the other's Pods once a minute. Such a log has no `end`, and the sandbox runs again.
+ */
+export async function logOfEnded(
+  client: Client,
+  id: string,
+  isWhole: (events: ServerEvent[]) => boolean,
+): Promise<ServerEvent[]> {
+  const read = async () => allEvents((await openEvents(client, `/v1/sandboxes/${id}/logs`)).events);
+  for (let run = 1; run <= MOST_RUNS; run += 1) {
+    const events = await until(read, (all) => !hasEnd(all) || isWhole(all));
+    if (hasEnd(events)) return events;
+    const { status } = (await client.get(`/v1/sandboxes/${id}`)).body;
+    await client.post(`/v1/sandboxes/${id}/start`);
+    await untilStatus(client, id, status);
+  }
+  throw new Error(`the nodes cannot read the logs of ${MOST_RUNS} runs`);
+}
+
+export function hasEnd(events: readonly ServerEvent[]): boolean {
+  return events.at(-1)?.event === 'end';
 }
 
 export function containerStatus({ status }: V1Pod) {
