@@ -17,9 +17,10 @@ import { destroyAll } from '../support/docker-service.js';
 import {
   describeKubernetes,
   NODE_IMAGE,
-  logOfEnded,
   openNamespace,
+  textOf,
   untilRunning,
+  wholeLog,
   type TestNamespace,
 } from '../support/kubernetes.js';
 import { PolicyAgent } from '../support/policy-agent.js';
@@ -148,7 +149,7 @@ describeKubernetes('a namespace of each organization', () => {
     const batch = request('batch', { runtime, lifecycle: { ends_with_command: true } });
     const { body } = await two.post('/v1/sandboxes', batch, { start: true });
     await untilStatus(two, body.id, 'stopped');
-    await logOfEnded(two, body.id, (events) => JSON.stringify(events).includes('hello'));
+    await wholeLog(two, body.id, (events) => textOf(events).includes('hello'));
 
     await one.post(`/v1/sandboxes/${first}/stop`, {});
     await untilStatus(one, first, 'stopped');

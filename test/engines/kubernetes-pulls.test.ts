@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Client } from '../support/client.js';
 import { destroyAll } from '../support/docker-service.js';
-import { openEvents } from '../support/event-stream.js';
 import {
   containerStatus,
   describeKubernetes,
-  logOfEnded,
   NODE_IMAGE,
   openNamespace,
+  textOf,
   untilRunning,
+  wholeLog,
   type TestNamespace,
 } from '../support/kubernetes.js';
 import { until, untilStatus } from '../support/polling.js';
@@ -76,7 +76,7 @@ if (PARTS === undefined) {
       return body.id as string;
     };
     const untilLogged = async (id: string, text: string) =>
-      logOfEnded(client, id, (events) => JSON.stringify(events).includes(text));
+      wholeLog(client, id, (events) => textOf(events).includes(text));
 
     test('comes before the command, from the version that the node pulls', async () => {
       const id = await create('older', { lifecycle: { ends_with_command: true } });
@@ -154,13 +154,8 @@ if (PARTS === undefined) {
       };
       const id = await create('placed', { runtime });
       await untilStatus(client, id, 'running');
-      const { events } = await openEvents(client, `/v1/sandboxes/${id}/logs`);
-      let log = '';
-      for await (const { data } of events) {
-        log += data?.text ?? '';
-        if (log.includes('removed')) break;
-      }
-      expect(log).toBe('/placed\nremoved\n');
+      const log = await untilLogged(id, 'removed');
+      expect(textOf(log)).toBe('/placed\nremoved\n');
       const { status, body } = await client.post(`/v1/sandboxes/${id}/exec`, { cmd: 'pwd' });
       expect([status, body.error.code, body.error.details]).toEqual([
         422,

@@ -8,7 +8,7 @@ import { KubernetesRuntime, type KubernetesOptions } from '../../src/engines/kub
 import { registryReach } from '../../src/settings.js';
 import type { Answer } from './answer.js';
 import type { Client } from './client.js';
-import { allEvents, openEvents, type ServerEvent } from './event-stream.js';
+import { openEvents, type ServerEvent } from './event-stream.js';
 import { until, untilStatus } from './polling.js';
 import type { TestOptions } from './service.js';
 
@@ -136,25 +136,44 @@ export async function untilRunning(client: Client, asked: Answer): Promise<any> 
 }
 
 /**
- * The events of the log of a sandbox that has ended, once `isWhole`. The engine of a busy node reports the end of a
- * command before it has written its last output. Two nodes on one machine have one folder of logs, and each removes
- * those of the other's Pods once a minute. Such a log has no `end`, and the sandbox runs again.
+ * The events of the log of a sandbox once they are `isWhole`. The engine of a busy node reports the end of a command
+ * before it has written its last output. So a log that ends early is read again. Two nodes on one machine have one
+ * folder of logs, and each removes those of the other's Pods once a minute. The stream of such a log ends without
+ * `end`, and the sandbox runs again.
  */
-export async function logOfEnded(
+export async function wholeLog(
   client: Client,
   id: string,
-  isWhole: (events: ServerEvent[]) => boolean,
+  isWhole: (events: readonly ServerEvent[]) => boolean,
+  query = '',
 ): Promise<ServerEvent[]> {
-  const read = async () => allEvents((await openEvents(client, `/v1/sandboxes/${id}/logs`)).events);
+  const read = async () => {
+    const all: ServerEvent[] = [];
+    for await (const event of (await openEvents(client, `/v1/sandboxes/${id}/logs${query}`)).events) {
+      if (event.comment === undefined) all.push(event);
+      if (isWhole(all)) break;
+    }
+    return all;
+  };
   for (let run = 1; run <= MOST_RUNS; run += 1) {
-    const events = await until(read, (all) => !hasEnd(all) || isWhole(all));
-    if (hasEnd(events)) return events;
-    const { status } = (await client.get(`/v1/sandboxes/${id}`)).body;
-    await client.post(`/v1/sandboxes/${id}/start`);
-    await untilStatus(client, id, status);
+    const events = await until(read, (all) => isWhole(all) || !hasEnd(all));
+    if (isWhole(events)) return events;
+    await runAgain(client, id);
   }
   throw new Error(`the nodes cannot read the logs of ${MOST_RUNS} runs`);
 }
+
+export async function runAgain(client: Client, id: string): Promise<void> {
+  const { status } = (await client.get(`/v1/sandboxes/${id}`)).body;
+  if (status === 'running') {
+    await client.post(`/v1/sandboxes/${id}/stop`, {});
+    await untilStatus(client, id, 'stopped');
+  }
+  await client.post(`/v1/sandboxes/${id}/start`);
+  await untilStatus(client, id, status);
+}
+
+export const textOf = (events: readonly ServerEvent[]) => events.map(({ data }) => data.text ?? '').join('');
 
 export function hasEnd(events: readonly ServerEvent[]): boolean {
   return events.at(-1)?.event === 'end';
