@@ -1,12 +1,12 @@
 import { Option, type Command } from 'commander';
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
+import { CLIENT_VARIABLES } from '../config/names.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { isOrgSlug, ORG_SLUG_RULE } from '../orgs/slug.js';
 import { readLogin } from './stored-login.js';
 
-const URL_VARIABLE = 'SANDKEEP_URL';
-const KEY_VARIABLE = 'SANDKEEP_API_KEY';
+const { url: URL_VARIABLE, key: KEY_VARIABLE } = CLIENT_VARIABLES;
 const USUAL_URL = 'http://127.0.0.1:8080';
 
 export interface ClientOptions {

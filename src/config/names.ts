@@ -3,6 +3,9 @@ import { defaultOf, OPTION_NAMES, OPTIONS, type OptionName } from './options.js'
 
 export const PREFIX = 'SANDKEEP_';
 
+/** Variables of commands that are clients of the API. They are no options of the service. */
+export const CLIENT_VARIABLES = { url: `${PREFIX}URL`, key: `${PREFIX}API_KEY` };
+
 /** The key of an option in the file: `rate-limit` for `rateLimit`. */
 export function keyOf(name: OptionName): string {
   return name.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);

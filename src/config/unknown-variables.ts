@@ -1,17 +1,18 @@
 import { nearestName } from '../lib/nearest.js';
-import { PREFIX, variableOf } from './names.js';
+import { CLIENT_VARIABLES, PREFIX, variableOf } from './names.js';
 import { OPTION_NAMES } from './options.js';
 
 /** Variables of the tests, which the commands that they start inherit. */
 const TEST_PREFIX = `${PREFIX}TEST_`;
 
-/** A warning for each variable with the prefix of Sandkeep that is no option. */
+/** A warning for each variable with the prefix of Sandkeep that nothing reads. */
 export function unknownVariables(env: NodeJS.ProcessEnv): string[] {
   const known = OPTION_NAMES.map(variableOf);
+  const clients = Object.values(CLIENT_VARIABLES);
   const byRest = new Map(known.map((variable) => [withoutPrefix(variable), variable]));
   return Object.keys(env)
     .filter((variable) => variable.startsWith(PREFIX) && !variable.startsWith(TEST_PREFIX))
-    .filter((variable) => !known.includes(variable))
+    .filter((variable) => !known.includes(variable) && !clients.includes(variable))
     .toSorted()
     .map((variable) => {
       // The prefix is left out, as it makes every two names similar.

@@ -218,6 +218,10 @@ test.each([
   expect(unknownVariables(env)).toEqual([`the environment variable ${variable} is not an option; ${hint}`]);
 });
 
+test('the variables of commands that are clients of the API are known', () => {
+  expect(unknownVariables({ SANDKEEP_URL: 'https://one.example', SANDKEEP_API_KEY: 'S3cret' })).toEqual([]);
+});
+
 describe('a secret is never printable', () => {
   test.each([
     ['postgres://user:S3cret@host:5432/db', 'postgres://user:(hidden)@host:5432/db'],
