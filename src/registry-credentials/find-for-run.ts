@@ -8,7 +8,7 @@ import { findMatching, getCredential } from './queries.js';
 
 /**
  * The stored credential with which the image of a run is pulled. Null: none matches, or the request wants none. Throws
- * StartRefusedError when the named one is gone, or when the password cannot be read.
+ * StartRefusedError when the named one is gone or is for other images, or when the password cannot be read.
  */
 export async function findForRun(
   sql: Sql,
@@ -17,14 +17,21 @@ export async function findForRun(
   { image, registryAccess: access }: Pick<RunSpec, 'image' | 'registryAccess'>,
 ): Promise<RunSecrets['registry']> {
   if (access?.mode === 'anonymous') return null;
+  const patterns = patternsOf(image);
   const row =
     access?.mode === 'specific'
       ? await getCredential(sql, orgId, access.credential_id)
-      : await findMatching(sql, orgId, patternsOf(image));
+      : await findMatching(sql, orgId, patterns);
   if (!row) {
     if (access?.mode !== 'specific') return null;
     throw new StartRefusedError(
       `the registry credential ${access.credential_id} of the sandbox was deleted: create the sandbox again with another`,
+    );
+  }
+  // Creates are refused with such a credential. Earlier releases took them.
+  if (!patterns.includes(row.pattern)) {
+    throw new StartRefusedError(
+      `the registry credential of the sandbox is for images of ${row.pattern}, and the image is ${image}: create the sandbox again with another`,
     );
   }
   const password = row.sealed && openPassword(keyring(), row, row.sealed);

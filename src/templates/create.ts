@@ -12,8 +12,8 @@ import { inWrite } from '../idempotency/write.js';
 import { newId } from '../lib/uuid.js';
 import { lockQuotas } from '../quotas/queries.js';
 import { reserve } from '../quotas/reserve.js';
+import { checkSelection } from '../registry-credentials/check-selection.js';
 import { refuseWithoutSnapshots } from '../snapshots/supported.js';
-import { parseImageReference } from '../spec/image-reference.js';
 import { SPECIFICATION, type CreateSandboxRequest } from '../spec/specification.js';
 import { argNames } from './build/plan.js';
 import { deleteContext } from './context/queries.js';
@@ -108,27 +108,12 @@ function checkBuild(
       ...sandbox,
     };
     SPECIFICATION.check(request, runtime);
-    refuseSharedCredential(sandbox, sources);
     const instructions = stages.flatMap((stage) => stage.instructions);
     const steps = instructions.filter(({ type }) => ['run', 'copy', 'workdir'].includes(type)).length;
     return { base, steps, sources };
   } catch (error) {
     throw error instanceof DockerfileError ? refusalOf(error) : error;
   }
-}
-
-/** A stage of a Dockerfile that somebody else wrote may name a registry that collects passwords. */
-function refuseSharedCredential({ registry }: Request['sandbox'], sources: readonly Source[]): void {
-  if (registry?.mode !== 'specific') return;
-  const images = sources.flatMap((one) =>
-    one.type === 'image' ? (parseImageReference(one.reference) ?? []) : [],
-  );
-  const [first, second] = new Set(images.map((image) => image.registry));
-  if (second === undefined) return;
-  throw badParameter(
-    'sandbox',
-    `sandbox: registry.mode: the credential would be sent to ${first} and ${second}: use "auto", which sends each stored credential to images of its pattern`,
-  );
 }
 
 interface Checked {
@@ -162,6 +147,11 @@ async function insert(
       `${unfinished} builds of the organization wait or run: wait for some of them, or cancel one`,
       { limit: MOST_UNFINISHED, used: unfinished },
     );
+  }
+  for (const source of sources) {
+    if (source.type !== 'image') continue;
+    const image = { type: 'oci', reference: source.reference } as const;
+    await checkSelection(tx, orgId, { ...request.sandbox, image });
   }
   const { name, tag } = request;
   await refuseTakenTag(tx, readerOf(caller), name, tag);

@@ -74,10 +74,14 @@ describeDocker('stored credentials of a registry', () => {
   test('are not used by a sandbox that wants none, and are used by their id', async () => {
     const anonymous = await create('anonymous', { registry: { mode: 'anonymous' } });
     expect(anonymous.status).toBe('failed');
-    const elsewhere = await store('elsewhere.invalid');
-    const registrySelection = { mode: 'specific', credential_id: elsewhere.id };
+    const { data } = (await client.get('/v1/registry-credentials')).body;
+    const idOf = (pattern: string) => data.find((one: { pattern: string }) => one.pattern === pattern).id;
+    const longest = `/v1/registry-credentials/${idOf(`${registry.host}/team/private`)}`;
+    await client.patch(longest, { password: 'wrong' });
+    const registrySelection = { mode: 'specific', credential_id: idOf(registry.host) };
     const named = await create('named', { registry: registrySelection });
     expect(named.status, named.last_failure_message).toBe('running');
+    await client.patch(longest, { password: credentials.password });
     const auto = await create('auto', { registry: { mode: 'auto' } });
     expect(auto.status, auto.last_failure_message).toBe('running');
   });

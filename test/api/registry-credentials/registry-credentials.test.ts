@@ -96,9 +96,30 @@ describe('registry credentials', () => {
     expect(await find('quay.io/acme/app:1')).toBeNull();
     expect(await find('ghcr.io/acme/app:1', { mode: 'anonymous' })).toBeNull();
     const named = { mode: 'specific', credential_id: exact.id };
-    expect((await find('quay.io/acme/app:1', named))?.username).toBe('app');
+    expect((await find('ghcr.io/acme/app:1', named))?.username).toBe('app');
     await client.delete(`${PATH}/${exact.id}`);
     await expect(find('ghcr.io/acme/app:1', named)).rejects.toThrow('was deleted');
+  });
+
+  test('are sent to no registry that their pattern does not name', async () => {
+    const { id } = await store('ghcr.io/acme', { username: 'acme' });
+    const registry = { mode: 'specific', credential_id: id };
+    const create = async (reference: string) =>
+      client.post('/v1/sandboxes', smallRequest('sent', { image: { type: 'oci', reference }, registry }));
+    for (const reference of ['evil.example/acme/app', 'ghcr.io/acme2/app', 'acme/app', 'python']) {
+      const { status, body } = await create(reference);
+      expect([status, body.error], reference).toEqual([
+        400,
+        {
+          code: 'invalid_sandbox_config',
+          message: `registry.credential_id: the credential is for images of ghcr.io/acme, and the image is ${reference}`,
+          details: { field: 'registry.credential_id' },
+        },
+      ]);
+      await expect(find(reference, registry), reference).rejects.toThrow('is for images of ghcr.io/acme');
+    }
+    const taken = await create('ghcr.io/acme/app:1');
+    expect(taken.status, taken.text).toBe(200);
   });
 
   test('stay invisible and useless to another organization', async () => {
@@ -116,7 +137,8 @@ describe('registry credentials', () => {
     const registry = { mode: 'specific', credential_id: id };
     const refused = await stranger.post('/v1/sandboxes', smallRequest('named', { registry }));
     expect([refused.status, refused.body.error.details]).toEqual([400, { field: 'registry.credential_id' }]);
-    const taken = await client.post('/v1/sandboxes', smallRequest('named', { registry }));
+    const image = { type: 'oci', reference: 'ghcr.io/acme/app' };
+    const taken = await client.post('/v1/sandboxes', smallRequest('named', { image, registry }));
     expect(taken.status, taken.text).toBe(200);
   });
 

@@ -254,12 +254,12 @@ describe('a request is refused', () => {
       'a build keeps no passwords',
     ],
     [
-      'a credential for images of several registries',
+      'a credential of another organization',
       'FROM ghcr.io/acme/a AS b\nFROM a\nCOPY --from=b /a /',
       {
         sandbox: '{"registry":{"mode":"specific","credential_id":"0b5b6b5e-0000-4000-8000-000000000001"}}',
       },
-      'the credential would be sent to ghcr.io and docker.io',
+      'the organization has no registry credential',
     ],
     ['commands that are none', '{"from":"a","commands":[1]}', {}, 'commands[0]'],
     ['a time that is too long', 'FROM a', { timeout_secs: 7_201 }, 'timeout_secs'],
@@ -270,6 +270,19 @@ describe('a request is refused', () => {
       client.org.id,
     ]);
     expect(rows).toEqual([]);
+  });
+
+  test('with a credential that is for another registry than a stage', async () => {
+    const stored = { pattern: 'ghcr.io/acme', username: 'u', password: 'p' };
+    const { body: credential } = await client.post('/v1/registry-credentials', stored);
+    const sandbox = JSON.stringify({ registry: { mode: 'specific', credential_id: credential.id } });
+    const dockerfile = 'FROM evil.example/a AS b\nFROM ghcr.io/acme/a\nCOPY --from=b /a /';
+    const { status, body } = await requestBuild(client, 'refused:1', dockerfile, { sandbox });
+    expect([status, body.error.message]).toEqual([
+      400,
+      'registry.credential_id: the credential is for images of ghcr.io/acme, and the image is evil.example/a',
+    ]);
+    expect((await client.delete(`/v1/registry-credentials/${credential.id}`)).status).toBe(200);
   });
 
   test('by the quotas, and by the number of builds that wait', async () => {
