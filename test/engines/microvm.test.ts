@@ -254,14 +254,15 @@ describeMicrovm('the microvm runtime', () => {
   });
 
   test('ends an idle sandbox, and destroys what belongs to nobody', async () => {
-    const lifecycle = { idle_timeout_secs: 3 };
+    // The create waits until it runs, and its files are read before it ends.
+    const lifecycle = { idle_timeout_secs: 15 };
     const idle = await create('idle', { lifecycle, runtime: { cmd: ['sleep', '600'] } });
     const orphan = '00000000-0000-7000-8000-000000000001';
     mkdirSync(places(orphan).directory);
     const identity = JSON.parse(readFileSync(places(idle.id).identity, 'utf8'));
     writeFileSync(places(orphan).identity, JSON.stringify({ ...identity, sandboxId: orphan }));
     const { body: ended } = await untilStatus(client, idle.id, 'stopped');
-    expect(Date.parse(ended.stopped_at) - Date.parse(ended.started_at)).toBeGreaterThanOrEqual(3_000);
+    expect(Date.parse(ended.stopped_at) - Date.parse(ended.started_at)).toBeGreaterThanOrEqual(15_000);
     await until(
       async () => existsSync(places(orphan).directory),
       (exists) => !exists,
