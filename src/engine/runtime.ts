@@ -39,6 +39,13 @@ export interface EngineVolumes {
   remove(orgId: string, volumeId: string): Promise<void>;
 }
 
+/** An image of an organization, as a start asks for it. */
+export interface WantedImage {
+  orgId: string;
+  image: string;
+  pullPolicy: RunSpec['pullPolicy'];
+}
+
 export interface Capture {
   orgId: string;
   snapshotId: string;
@@ -79,6 +86,11 @@ export class CaptureRefusedError extends Error {
 export interface EngineSnapshots {
   /** The configuration of the image below a sandbox. Undefined: the sandbox has no disk. */
   imageConfig(sandboxId: string): Promise<ImageConfig | undefined>;
+  /**
+   * The image that a start would have without a question to a registry, with the digest that its sandbox would have.
+   * Nothing keeps it. Undefined: only a start tells. Default: each time.
+   */
+  imageAtHand?(wanted: WantedImage): Promise<{ digest: string; config: ImageConfig } | undefined>;
   /**
    * Captures the disk of a sandbox, which is paused meanwhile if it runs. Idempotent for each snapshot: a complete one
    * stays as it is. Nothing incomplete has its id. Throws CaptureRefusedError.

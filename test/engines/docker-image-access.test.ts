@@ -94,6 +94,26 @@ describeDocker('images of docker sandboxes', () => {
     expect(await refusal(ensure(reference, { pullPolicy: 'never' }))).toContain('is not on this machine');
   });
 
+  test('are at hand for an organization that would start without a question to their registry', async () => {
+    const registry = await serve(imageOf(await newLayer()), { credentials });
+    const { ensure, atHand, access } = makeImages();
+    const reference = `${registry.host}/team/app:1`;
+    expect(await atHand(reference)).toBeUndefined();
+    const { digest } = await ensure(reference, { registry: credentials });
+    registry.requests.length = 0;
+    expect(await atHand(reference)).toMatchObject({ digest, config: { user: '', workdir: '' } });
+    expect(await atHand(reference, { orgId: 'b' })).toBeUndefined();
+    expect(await atHand(reference, { pullPolicy: 'always' })).toBeUndefined();
+    access.ageMs = 25 * HOUR_MS;
+    expect(await atHand(reference)).toBeUndefined();
+    expect(await atHand(reference, { pullPolicy: 'never' })).toMatchObject({ digest });
+    access.ageMs = 8 * 24 * HOUR_MS;
+    expect(await atHand(reference, { pullPolicy: 'never' })).toBeUndefined();
+    // The operator's own.
+    expect(await atHand(IMAGE, { orgId: 'b' })).toMatchObject({ digest: (await ensure(IMAGE)).digest });
+    expect(registry.requests).toEqual([]);
+  });
+
   test('that were pulled have no name by which another organization gets them', async () => {
     const { ensure } = makeImages();
     const names = ['sandkeep/pulled', 'localhost/sandkeep/pulled', 'docker.io/sandkeep/pulled'];

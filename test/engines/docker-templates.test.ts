@@ -317,9 +317,15 @@ ${more}`;
     expect([same['status'], same['steps_cached'], same['steps_done']]).toEqual(['succeeded', 3, 4]);
     expect(await textOf(same['id'])).toContain('(cached)');
     expect(await read('cached:2', 'cached-2')).toBe(begun);
-    // Everything is there already.
+    // Everything is there already, so nothing starts.
+    const created = async () => {
+      const { body } = await inside.client.get('/v1/events', { event_type: 'sandbox_created', limit: 1 });
+      return body.data[0].id as string;
+    };
+    const lastCreated = await created();
     const whole = await built('cached:3', { Dockerfile: file(''), ...context });
     expect([whole['status'], whole['steps_cached']]).toEqual(['succeeded', 3]);
+    expect(await created()).toBe(lastCreated);
     expect(await read('cached:3', 'cached-3')).toBe(begun);
     // Another file is another step, and the one before stays.
     const changed = await built('cached:4', { Dockerfile: file(''), data: 'two' });

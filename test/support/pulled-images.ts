@@ -6,7 +6,7 @@ import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import type { PullOptions } from '../../src/engine/definition.js';
 import { Images } from '../../src/engines/docker/images/images.js';
 import type { ImageAccess } from '../../src/registry/image-access.js';
-import type { Run } from '../../src/engine/runtime.js';
+import type { Run, WantedImage } from '../../src/engine/runtime.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { registryReach } from '../../src/settings.js';
 import { docker } from './docker.js';
@@ -69,9 +69,11 @@ export function makeImages(options: Partial<PullOptions> = {}, engine: Docker = 
   };
   return {
     ensure,
+    atHand: async (image: string, { orgId = 'a', pullPolicy = 'if_missing' }: Partial<WantedImage> = {}) =>
+      images.atHand({ orgId, image, pullPolicy }),
     access,
     makeRoom: async () => images.makeRoom(),
-    release: () => images.release(RUN as Run),
+    release: () => images.release(RUN),
   };
 }
 

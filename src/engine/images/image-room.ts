@@ -2,8 +2,8 @@ import { ImageBudget, type SizeLimit } from '../../registry/layer-check.js';
 import { SHARE_OF_ORG } from '../../registry/limits.js';
 import { PullError } from '../../registry/pull-error.js';
 import type { PullOptions } from '../definition.js';
-import type { Run } from '../runtime.js';
 import { HeldImages, type HeldImage } from './held-images.js';
+import type { ImageUser } from './pulled-images.js';
 import { UnusedImages, type ImageShelf } from './unused-images.js';
 
 const MIB = 1_024 * 1_024;
@@ -27,18 +27,18 @@ export class ImageRoom {
   }
 
   /** The image stays until `release`. */
-  keep({ orgId, runId }: Run, name: string): void {
+  keep({ orgId, runId }: ImageUser, name: string): void {
     this.neededBy.set(runId, (this.neededBy.get(runId) ?? new Set()).add(name));
     this.unused.noteUse(name, orgId);
   }
 
   /** Throws PullError if the image is too much for the organization. */
-  async claim(run: Run, image: HeldImage): Promise<void> {
+  async claim(run: ImageUser, image: HeldImage): Promise<void> {
     await this.held.claim(run, image);
   }
 
   /** `makeRoom` may remove the image of a run from now on, unless a sandbox has it. */
-  release({ runId }: Run): void {
+  release({ runId }: Pick<ImageUser, 'runId'>): void {
     this.neededBy.delete(runId);
     this.held.release(runId);
   }

@@ -12,7 +12,7 @@ import {
   type ImageReference,
 } from '../../spec/image-reference.js';
 import type { PullOptions } from '../definition.js';
-import { StartRefusedError, type Run } from '../runtime.js';
+import { StartRefusedError, type Run, type WantedImage } from '../runtime.js';
 
 /** The failures that say nothing about the access of an organization. */
 const NO_ANSWER = new Set<PullFailure>(['unreachable', 'untrusted', 'rate_limited', 'broken', 'too_slow']);
@@ -25,12 +25,15 @@ export interface PullTarget {
   tag: string;
 }
 
+/** Images that are looked up stay for these. */
+export type ImageUser = Pick<Run, 'orgId' | 'runId'>;
+
 /** The images of an engine. */
 export interface ImageKeeper<T extends { digest: string }> {
   /** The operator's own image, which every organization may use. */
   findOperators(reference: ImageReference): Promise<T | undefined>;
-  /** It stays for the run from now on. Undefined: no whole image was pulled under the tag. */
-  find(target: PullTarget): Promise<T | undefined>;
+  /** It stays for the user from now on. Undefined: no whole image was pulled under the tag. */
+  find(target: Pick<PullTarget, 'digest' | 'tag'>, user: ImageUser): Promise<T | undefined>;
   /** `find` has the image afterwards. Throws PullError. */
   pull(session: RegistrySession, target: PullTarget, pull: Pull): Promise<void>;
 }
@@ -58,6 +61,19 @@ export class PulledImages<T extends { digest: string }> {
     return { image: await this.obtain(run, reference, signal), isOperators: false };
   }
 
+  /** The image that `ensure` gives without a question to a registry. Undefined: it asks one, or refuses. */
+  async findAtHand(
+    user: ImageUser,
+    { image, pullPolicy }: Omit<WantedImage, 'orgId'>,
+  ): Promise<T | undefined> {
+    const reference = parseImageReference(image);
+    if (!reference || pullPolicy === 'always') return undefined;
+    const operators = await this.keeper.findOperators(reference);
+    if (operators) return operators;
+    const proved = await this.findProved(user, reference, pullPolicy);
+    return proved?.isFresh === true ? proved.image : undefined;
+  }
+
   /** Asks the registry at each call, for a few seconds. Undefined: no tag, or no answer. */
   async latestDigest({ orgId, spec, secrets }: Run, signal: AbortSignal): Promise<string | undefined> {
     const reference = parseImageReference(spec.image);
@@ -82,16 +98,8 @@ export class PulledImages<T extends { digest: string }> {
     const { orgId, spec, secrets } = run;
     const { image, pullPolicy } = spec;
     const { options } = this;
-    const proof =
-      pullPolicy === 'always'
-        ? undefined
-        : await options?.access.find(orgId, formatImageReference(reference));
-    const proved = proof && {
-      ...proof,
-      image: await this.keeper.find(targetOf(run, reference, proof.digest)),
-    };
-    if (proved?.image && proved.ageMs < (pullPolicy === 'never' ? PROOF_VALID_MS : PROOF_FRESH_MS))
-      return proved.image;
+    const proved = await this.findProved(run, reference, pullPolicy);
+    if (proved?.image && proved.isFresh) return proved.image;
     if (!options || pullPolicy === 'never') {
       throw new StartRefusedError(
         `the image ${image} is not on this machine, and pull_policy is never: pull it first, or use if_missing`,
@@ -107,7 +115,8 @@ export class PulledImages<T extends { digest: string }> {
         );
         const known = proved?.image && (await proveAgain(session, proved.digest)) ? proved.image : undefined;
         const digest = known ? proved!.digest : await requestDigest(session, versionOf(reference));
-        const found = known ?? (await this.findOrPull(session, targetOf(run, reference, digest), pull));
+        const found =
+          known ?? (await this.findOrPull(session, { run, digest, tag: tagOf(reference, digest) }, pull));
         await options.access.record(orgId, formatImageReference(reference), digest);
         return found;
       });
@@ -120,11 +129,30 @@ export class PulledImages<T extends { digest: string }> {
     }
   }
 
+  /** The image to which the organization has proved its access. */
+  private async findProved(
+    user: ImageUser,
+    reference: ImageReference,
+    pullPolicy: WantedImage['pullPolicy'],
+  ): Promise<{ image: T | undefined; digest: string; ageMs: number; isFresh: boolean } | undefined> {
+    if (pullPolicy === 'always') return undefined;
+    const proof = await this.options?.access.find(user.orgId, formatImageReference(reference));
+    if (!proof) return undefined;
+    const { digest, ageMs } = proof;
+    const image = await this.keeper.find({ digest, tag: tagOf(reference, digest) }, user);
+    return {
+      image,
+      digest,
+      ageMs,
+      isFresh: ageMs < (pullPolicy === 'never' ? PROOF_VALID_MS : PROOF_FRESH_MS),
+    };
+  }
+
   /** Runs of one image wait for one pull; when it fails, the next of them pulls. */
   private async findOrPull(session: RegistrySession, target: PullTarget, pull: Pull): Promise<T> {
     const { tag } = target;
     for (;;) {
-      const found = await this.keeper.find(target);
+      const found = await this.keeper.find(target, target.run);
       if (found) return found;
       const other = this.pulling.get(tag);
       if (!other) break;
@@ -140,7 +168,7 @@ export class PulledImages<T extends { digest: string }> {
     } finally {
       this.pulling.delete(tag);
     }
-    const pulled = await this.keeper.find(target);
+    const pulled = await this.keeper.find(target, target.run);
     if (!pulled) throw new PullError('engine', `there is no image ${tag} after it was pulled`);
     return pulled;
   }
@@ -161,9 +189,8 @@ async function proveAgain(session: RegistrySession, digest: string): Promise<boo
  * A tag is the proof that this repository had the whole image: another registry could name the digest without the
  * content.
  */
-function targetOf(run: Run, { registry, repository }: ImageReference, digest: string): PullTarget {
-  const tag = createHash('sha256').update(`${registry}/${repository}@${digest}`).digest('hex');
-  return { run, digest, tag };
+function tagOf({ registry, repository }: ImageReference, digest: string): string {
+  return createHash('sha256').update(`${registry}/${repository}@${digest}`).digest('hex');
 }
 
 function versionOf({ version }: ImageReference): string {

@@ -1,3 +1,4 @@
+import type { ImageConfig } from '../../registry/image-config.js';
 import type { TemplateConfig } from '../../spec/template-config.js';
 import { Spool } from '../../snapshots/archives/spool.js';
 import type { StoredContext } from '../context/read.js';
@@ -227,15 +228,29 @@ export class StageBuilder {
     return { start: { snapshotId }, digest: `snapshot ${snapshotId}`, image, config };
   }
 
-  /** The sandbox of an image tells its digest and its configuration. */
+  /** A build whose steps are all cached starts no sandbox, if the engine tells what its images are. */
   private async image(reference: string): Promise<OuterDisk> {
     const start = { image: reference };
+    const { ctx, row } = this.env;
+    const wanted = {
+      orgId: row.org_id,
+      image: reference,
+      pullPolicy: row.sandbox.pull_policy ?? 'if_missing',
+    };
+    const { digest, config } =
+      (await ctx.runtime.snapshots?.imageAtHand?.(wanted)) ?? (await this.imageOfSandbox(start));
+    const { env, user, workdir } = config;
+    return { start, digest, image: { env, user, workdir } };
+  }
+
+  private async imageOfSandbox(
+    start: Extract<Start, { image: string }>,
+  ): Promise<{ digest: string | null; config: ImageConfig }> {
     const { id, imageDigest } = await this.sandbox.get(start);
-    const found = await this.env.ctx.runtime.snapshots?.imageConfig(id);
-    if (!found)
+    const config = await this.env.ctx.runtime.snapshots?.imageConfig(id);
+    if (!config)
       throw new BuildError('sandbox_failed', 'the sandbox of the build was deleted: repeat the request');
-    const { env: variables, user, workdir } = found;
-    return { start, digest: imageDigest, image: { env: variables, user, workdir } };
+    return { digest: imageDigest, config };
   }
 
   private title(step: Step, index: number): string {

@@ -8,10 +8,13 @@ import { layerFiles } from '../../../src/engines/microvm/disks/layers.js';
 import { readHeld } from '../../../src/engines/microvm/holdings.js';
 import { placesOf, snapshotsDirectory } from '../../../src/engines/microvm/places.js';
 import { noteBegun, prepareCopy } from '../../../src/engines/microvm/prepare-copy.js';
+import { ImageStore } from '../../../src/engines/microvm/images/image-store.js';
+import { VmImages } from '../../../src/engines/microvm/images/vm-images.js';
 import { DiskCaptures } from '../../../src/engines/microvm/snapshots/disk-captures.js';
 import { SnapshotStore } from '../../../src/engines/microvm/snapshots/snapshot-store.js';
 import { newId } from '../../../src/lib/uuid.js';
 import { makeFolder } from '../../support/microvm/runs.js';
+import { architecture } from '../../support/pulled-images.js';
 
 const SIZE_MIB = 64;
 const { signal } = new AbortController();
@@ -38,8 +41,17 @@ function makeSandbox({
   writeFileSync(places.base, 'base');
   for (const file of layerFiles(places.directory, layers)) writeFileSync(file, '');
   make(places.disk);
+  const images = new VmImages({
+    store: new ImageStore(join(directory, 'images')),
+    sandboxes: join(directory, 'sandboxes'),
+    orgOf: async () => Promise.resolve('a'),
+    snapshotBases: async () => Promise.resolve([]),
+    architecture,
+    pulls: undefined,
+  });
   const captures = new DiskCaptures({
     directory,
+    images,
     snapshots: new SnapshotStore(snapshotsDirectory(directory)),
   });
   const ids = { orgId: 'a', snapshotId: newId(), sandboxId };

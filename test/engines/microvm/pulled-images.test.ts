@@ -68,6 +68,8 @@ function makeImages(options: Partial<PullOptions> = {}) {
     store,
     images,
     runOf,
+    atHand: async (image: string, orgId = 'a', pullPolicy: 'if_missing' | 'always' = 'if_missing') =>
+      images.atHand({ orgId, image, pullPolicy }),
     ensure: async (image: string, more: Parameters<typeof runOf>[1] = {}, over = signal) =>
       images.ensure(runOf(image, more), over),
     /** As the engine does for a sandbox of the organization. */
@@ -100,6 +102,21 @@ test('images are pulled once for several runs at once, and shared by all that pr
   const other = await ensure(`${registry.host}/other/name:1`);
   expect(other.stored).toEqual(found[0]!.stored);
   expect(registry.requests.filter((request) => request.includes('/other/name/blobs/'))).toHaveLength(4);
+});
+
+test('images are at hand for an organization that would start without a question to their registry', async () => {
+  const registry = await serve(imageOf(await newLayer()));
+  const { ensure, atHand, access } = makeImages();
+  const reference = `${registry.host}/team/app:1`;
+  expect(await atHand(reference)).toBeUndefined();
+  const { digest, stored } = await ensure(reference);
+  registry.requests.length = 0;
+  expect(await atHand(reference)).toEqual({ digest, config: stored.config });
+  expect(await atHand(reference, 'b')).toBeUndefined();
+  expect(await atHand(reference, 'a', 'always')).toBeUndefined();
+  access.ageMs = 25 * 3_600_000;
+  expect(await atHand(reference)).toBeUndefined();
+  expect(registry.requests).toEqual([]);
 });
 
 test('images are not given to a registry that only names the digests of others', async () => {

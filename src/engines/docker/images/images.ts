@@ -2,19 +2,27 @@ import type Docker from 'dockerode';
 import type { PullOptions } from '../../../engine/definition.js';
 import type { HeldImage } from '../../../engine/images/held-images.js';
 import { ImageRoom } from '../../../engine/images/image-room.js';
-import { PulledImages, refusalOf, type PullTarget } from '../../../engine/images/pulled-images.js';
-import { StartRefusedError, type Run } from '../../../engine/runtime.js';
+import {
+  PulledImages,
+  refusalOf,
+  type ImageUser,
+  type PullTarget,
+} from '../../../engine/images/pulled-images.js';
+import { StartRefusedError, type Run, type WantedImage } from '../../../engine/runtime.js';
 import { PacedSteps } from '../../../fairness/paced-steps.js';
+import { newId } from '../../../lib/uuid.js';
 import { checkSize, verified } from '../../../registry/layer-check.js';
 import { MAX_DOCUMENT_BYTES, MAX_VOLUMES } from '../../../registry/limits.js';
 import { checkLayers, readConfig, type Descriptor } from '../../../registry/manifest.js';
 import { requestPlatformManifest } from '../../../registry/manifest-requests.js';
+import { imageConfigOf, type ImageConfig } from '../../../registry/image-config.js';
 import { PullError } from '../../../registry/pull-error.js';
 import type { Pull } from '../../../registry/pull.js';
 import { readAll, type RegistrySession } from '../../../registry/registry-session.js';
 import type { Step } from '../../../registry/step.js';
 import type { ImageReference } from '../../../spec/image-reference.js';
 import { ORG_LABEL } from '../container.js';
+import { ignoreStatus, NOT_FOUND } from '../errors.js';
 import { findSnapshotImage, listBases } from '../snapshots/snapshot-image.js';
 import {
   findOperatorImage,
@@ -40,7 +48,7 @@ export class Images {
     this.room = new ImageRoom(imageShelf(docker), async (orgId) => this.listHeld(orgId), options);
     const keeper = {
       findOperators: async (reference: ImageReference) => findOperatorImage(docker, reference),
-      find: async (target: PullTarget) => this.find(target),
+      find: async (target: Pick<PullTarget, 'digest' | 'tag'>, user: ImageUser) => this.find(target, user),
       pull: async (session: RegistrySession, target: PullTarget, pull: Pull) =>
         this.room.pull(async () => this.pull(session, target, pull)),
     };
@@ -59,6 +67,21 @@ export class Images {
     return image;
   }
 
+  /** Undefined: a start would ask a registry, or the engine has just removed the image. */
+  async atHand({
+    orgId,
+    ...wanted
+  }: WantedImage): Promise<{ digest: string; config: ImageConfig } | undefined> {
+    const user = { orgId, runId: newId() };
+    try {
+      const found = await this.pulled.findAtHand(user, wanted);
+      const image = found && (await this.docker.getImage(found.id).inspect().catch(ignoreStatus(NOT_FOUND)));
+      return found && image && { digest: found.digest, config: imageConfigOf(image.Config) };
+    } finally {
+      this.room.release(user);
+    }
+  }
+
   /** Asks the registry at each call, for a few seconds. Undefined: no tag, or no answer. */
   async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
     return run.spec.snapshotId === undefined ? this.pulled.latestDigest(run, signal) : undefined;
@@ -73,7 +96,7 @@ export class Images {
   }
 
   /** `makeRoom` may remove the image of a run from now on, unless a container has it. */
-  release(run: Run): void {
+  release(run: Pick<Run, 'runId'>): void {
     this.room.release(run);
   }
 
@@ -81,8 +104,11 @@ export class Images {
     await this.room.makeRoom();
   }
 
-  private async find({ run, digest, tag }: PullTarget): Promise<EngineImage | undefined> {
-    this.room.keep(run, pulledName(tag));
+  private async find(
+    { digest, tag }: Pick<PullTarget, 'digest' | 'tag'>,
+    user: ImageUser,
+  ): Promise<EngineImage | undefined> {
+    this.room.keep(user, pulledName(tag));
     const found = await findPulledImage(this.docker, tag);
     return found && { ...found, digest };
   }

@@ -4,6 +4,7 @@ import {
   type Capture,
   type Captured,
   type EngineSnapshots,
+  type WantedImage,
 } from '../../../engine/runtime.js';
 import { imageConfigOf, type ImageConfig } from '../../../registry/image-config.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
@@ -46,13 +47,17 @@ export class DiskCaptures implements EngineSnapshots {
   /** Sandboxes that a capture has left paused: its process was killed, or the engine did not answer. */
   private readonly leftPaused = new Set<string>();
 
-  constructor(private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId'>) {}
+  constructor(private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId' | 'images'>) {}
 
   async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
     const found = await findContainer(this.parts, sandboxId);
     const image = found && (await this.parts.docker.getImage(found.ImageID).inspect());
     if (!image) return undefined;
     return imageConfigOf(image.Config);
+  }
+
+  async imageAtHand(wanted: WantedImage): Promise<{ digest: string; config: ImageConfig } | undefined> {
+    return this.parts.images.atHand(wanted);
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {

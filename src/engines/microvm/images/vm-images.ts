@@ -3,12 +3,18 @@ import { join } from 'node:path';
 import type { PullOptions } from '../../../engine/definition.js';
 import type { HeldImage } from '../../../engine/images/held-images.js';
 import { ImageRoom } from '../../../engine/images/image-room.js';
-import { PulledImages, refusalOf, type PullTarget } from '../../../engine/images/pulled-images.js';
+import {
+  PulledImages,
+  refusalOf,
+  type ImageUser,
+  type PullTarget,
+} from '../../../engine/images/pulled-images.js';
 import type { KeptImage } from '../../../engine/images/unused-images.js';
-import { StartRefusedError, type Run } from '../../../engine/runtime.js';
+import { StartRefusedError, type Run, type WantedImage } from '../../../engine/runtime.js';
 import { PacedSteps } from '../../../fairness/paced-steps.js';
 import { SlotQueue } from '../../../fairness/slot-queue.js';
-import { readImageConfig } from '../../../registry/image-config.js';
+import { newId } from '../../../lib/uuid.js';
+import { readImageConfig, type ImageConfig } from '../../../registry/image-config.js';
 import { checkSize, ImageBudget, verified } from '../../../registry/layer-check.js';
 import { MAX_DOCUMENT_BYTES } from '../../../registry/limits.js';
 import { checkLayers, readConfig } from '../../../registry/manifest.js';
@@ -68,7 +74,7 @@ export class VmImages {
     this.room = new ImageRoom(shelf, async (orgId) => this.listHeld(orgId), pulls);
     const keeper = {
       findOperators: async (reference: ImageReference) => this.findOperators(reference),
-      find: async (target: PullTarget) => this.find(target),
+      find: async (target: Pick<PullTarget, 'digest' | 'tag'>, user: ImageUser) => this.find(target, user),
       pull: async (session: RegistrySession, target: PullTarget, pull: Pull) =>
         this.room.pull(async () => this.pull(session, target, pull)),
     };
@@ -109,13 +115,27 @@ export class VmImages {
     return image;
   }
 
+  /** Undefined: a start would ask a registry. */
+  async atHand({
+    orgId,
+    ...wanted
+  }: WantedImage): Promise<{ digest: string; config: ImageConfig } | undefined> {
+    const user = { orgId, runId: newId() };
+    try {
+      const found = await this.pulled.findAtHand(user, wanted);
+      return found && { digest: found.digest, config: found.stored.config };
+    } finally {
+      this.release(user);
+    }
+  }
+
   /** Asks the registry at each call, for a few seconds. Undefined: no tag, or no answer. */
   async latestDigest(run: Run, signal: AbortSignal): Promise<string | undefined> {
     return this.pulled.latestDigest(run, signal);
   }
 
   /** `makeRoom` may remove the image of a run from now on, unless a sandbox has its base. */
-  release(run: Run): void {
+  release(run: Pick<Run, 'runId'>): void {
     this.room.release(run);
   }
 
@@ -134,10 +154,13 @@ export class VmImages {
     return stored && { digest: stored.digest, stored };
   }
 
-  private async find({ run, digest, tag }: PullTarget): Promise<VmImage | undefined> {
+  private async find(
+    { digest, tag }: Pick<PullTarget, 'digest' | 'tag'>,
+    user: ImageUser,
+  ): Promise<VmImage | undefined> {
     const id = await this.tags.find(tag);
     if (id === undefined) return undefined;
-    this.room.keep(run, id);
+    this.room.keep(user, id);
     const stored = await this.store.find(id);
     return stored && { digest, stored };
   }

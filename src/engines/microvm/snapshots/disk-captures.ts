@@ -5,6 +5,7 @@ import {
   type Capture,
   type Captured,
   type EngineSnapshots,
+  type WantedImage,
 } from '../../../engine/runtime.js';
 import { PacedSteps } from '../../../fairness/paced-steps.js';
 import type { ImageConfig } from '../../../registry/image-config.js';
@@ -34,13 +35,17 @@ export class DiskCaptures implements EngineSnapshots {
   private readonly steps = new PacedSteps();
   private readonly store: SnapshotStore;
 
-  constructor(private readonly parts: Pick<MicrovmParts, 'directory' | 'snapshots'>) {
+  constructor(private readonly parts: Pick<MicrovmParts, 'directory' | 'snapshots' | 'images'>) {
     this.store = parts.snapshots;
   }
 
   async imageConfig(sandboxId: string): Promise<ImageConfig | undefined> {
     const held = await this.find(sandboxId);
     return held && { cmd: [], exposedPorts: [], volumes: [], ...held.identity.image };
+  }
+
+  async imageAtHand(wanted: WantedImage): Promise<{ digest: string; config: ImageConfig } | undefined> {
+    return this.parts.images.atHand(wanted);
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {
