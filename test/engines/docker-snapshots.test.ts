@@ -1,13 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import type Docker from 'dockerode';
+import Docker from 'dockerode';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CaptureRefusedError } from '../../src/engine/runtime.js';
-import type { DiskCaptures } from '../../src/engines/docker/snapshots/disk-captures.js';
+import { Images } from '../../src/engines/docker/images/images.js';
+import { DiskCaptures } from '../../src/engines/docker/snapshots/disk-captures.js';
 import { findRemains } from '../../src/engines/docker/remains.js';
+import { newId } from '../../src/lib/uuid.js';
 import { readInstance } from '../../src/db/instance-queries.js';
 import { containerOf, describeDocker, docker, IMAGE, SOCKET } from '../support/docker.js';
+import { openEngineRelay } from '../support/engine-relay.js';
 import { startInside, type Inside } from '../support/inside.js';
 import { until } from '../support/polling.js';
+import { makeFolder } from '../support/processes.js';
+import { architecture } from '../support/pulled-images.js';
 import { capture, clientDigest } from '../support/snapshots.js';
 
 const MIB = 1024 * 1024;
@@ -275,6 +281,29 @@ describeDocker('snapshots of containers', () => {
         expect(await state()).toBe('running');
       });
       expect([answer['error'], attempts]).toEqual([null, 2]);
+    });
+
+    test('is paused by a further attempt when its processes did not freeze in time', async () => {
+      let refusals = 3;
+      const socketPath = join(makeFolder(), 'engine.sock');
+      const relay = await openEngineRelay(socketPath, SOCKET, ({ url }, answer) => {
+        if (!url!.endsWith('/pause') || refusals === 0) return;
+        refusals -= 1;
+        answer.writeHead(500, { 'content-type': 'application/json' });
+        answer.end(
+          '{"message":"Cannot pause container: OCI runtime pause failed: unable to freeze: unknown"}',
+        );
+      });
+      const engine = new Docker({ socketPath });
+      const images = new Images(engine, architecture, undefined);
+      const own = new DiskCaptures({ docker: engine, untimed: engine, instanceId, images });
+      const ids = { orgId: inside.client.org.id, snapshotId: newId(), sandboxId: id };
+      let paused = '';
+      const admit = async () => void (paused = await state());
+      await own.capture({ ...ids, admit }, new AbortController().signal);
+      expect([refusals, paused, await state()]).toEqual([0, 'paused', 'running']);
+      expect(await own.remove(ids.snapshotId)).toBe(true);
+      relay.close();
     });
 
     test('runs again after a process that was killed, and can be captured', async () => {

@@ -6,9 +6,10 @@ import {
   type EngineSnapshots,
   type WantedImage,
 } from '../../../engine/runtime.js';
+import { sleep } from '../../../lib/sleep.js';
 import { imageConfigOf, type ImageConfig } from '../../../registry/image-config.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
-import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, statusOf } from '../errors.js';
+import { ALREADY_REMOVED, CONFLICT, engineMessage, ignoreStatus, NOT_FOUND, statusOf } from '../errors.js';
 import { findContainer, type DockerParts } from '../parts.js';
 import { CAPTURE_COMMENT, listCommits } from './left-commits.js';
 import {
@@ -24,6 +25,14 @@ import {
 
 /** The layer store of Docker refuses a layer above so many (`maxLayerDepth`). Each snapshot of a snapshot adds one. */
 export const MOST_LAYERS = 125;
+
+/**
+ * A process freezes at its next turn on a processor. runc waits for all of them in windows of a millisecond, for 0.2 s
+ * in all, and then lets them run on. Twenty busy processes miss every second attempt.
+ */
+const NOT_FROZEN = /unable to freeze/;
+const PAUSE_ATTEMPTS = 20;
+const PAUSE_RETRY_MS = 50;
 
 const CHANGED =
   'the sandbox was started, stopped or deleted during the capture: repeat the request when it is at rest';
@@ -182,12 +191,26 @@ export class DiskCaptures implements EngineSnapshots {
     if (!State.Running || State.Paused) return work();
     own.isAtRest = true;
     try {
-      await this.parts.untimed.getContainer(Id).pause().catch(refuseIfChanged);
+      await this.pause(Id);
       return await work();
     } finally {
       own.isAtRest = false;
       this.leftPaused.add(sandboxId);
       await this.resume(sandboxId);
+    }
+  }
+
+  /** A stop in between kills the container, and the engine refuses the next attempt. */
+  private async pause(containerId: string): Promise<void> {
+    const container = this.parts.untimed.getContainer(containerId);
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        await container.pause();
+        return;
+      } catch (error) {
+        if (attempt === PAUSE_ATTEMPTS || !NOT_FROZEN.test(engineMessage(error))) refuseIfChanged(error);
+      }
+      await sleep(PAUSE_RETRY_MS);
     }
   }
 
