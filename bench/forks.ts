@@ -1,4 +1,7 @@
+import { cpus } from 'node:os';
 import { table } from '../src/cli/table.js';
+import { startSlots } from '../src/engines/docker/engine-info.js';
+import { SlotQueue } from '../src/fairness/slot-queue.js';
 import { sleep } from '../src/lib/sleep.js';
 import { median } from './median.js';
 import type { Client } from './neighbours/client.js';
@@ -28,7 +31,7 @@ interface Times {
 
 /**
  * From the request to the first output of a command in each of `copies` copies: a fork beside `docker commit` and as
- * many `docker run`, in turns.
+ * many `docker run`, in turns. The engine makes all of them at once, and then as many at once as the service does.
  */
 export async function forks(
   client: Client,
@@ -38,18 +41,27 @@ export async function forks(
 ): Promise<void> {
   const fork: Times = { first: [], all: [] };
   const commit: Times = { first: [], all: [] };
+  const paced: Times = { first: [], all: [] };
+  const { each: atOnce } = startSlots(cpus().length);
   for (let round = 0; round < rounds; round += 1) {
     await forkOnce(client, source, copies, fork);
-    await commitOnce(socket, source, copies, commit);
+    await commitOnce(socket, source, { count: copies, atOnce: copies }, commit);
+    await commitOnce(socket, source, { count: copies, atOnce }, paced);
   }
   const row = (name: string, { first, all }: Times) => [
     name,
     ...[first, all].map((ms) => median(ms).toFixed(0)),
   ];
-  const rows = [row('fork', fork), row('docker commit and run', commit)];
+  const rows = [
+    row('fork', fork),
+    row('docker commit and run', commit),
+    row(`docker commit and run, ${atOnce} at once`, paced),
+  ];
   console.log(`\n${table([`${copies} COPIES TO FIRST OUTPUT`, 'FIRST, P50 ms', 'ALL, P50 ms'], rows)}`);
-  const ratio = (median(fork.all) / median(commit.all)).toFixed(2);
-  console.log(`\nfork / docker commit and run: ${ratio}, by ${rounds} rounds`);
+  const [ratio, ofPaced] = [commit, paced].map(({ all }) => (median(fork.all) / median(all)).toFixed(2));
+  console.log(
+    `\nfork / docker commit and run: ${ratio}, with ${atOnce} at once: ${ofPaced}, by ${rounds} rounds`,
+  );
 }
 
 /** Notes when the first and the last one of `starts` has printed. */
@@ -104,10 +116,11 @@ const TAG = 'sandkeep-bench-commit:forks';
 async function commitOnce(
   socket: string,
   { containerId }: Source,
-  count: number,
+  { count, atOnce }: { count: number; atOnce: number },
   times: Times,
 ): Promise<void> {
   const docker = dockerCli(socket);
+  const slots = new SlotQueue({ total: atOnce, each: atOnce });
   const names = Array.from({ length: count }, (_, index) => `sandkeep-bench-fork-${index}`);
   const limits = ['--init', '--memory', '256m', '--cpus', '1', '--pull', 'never'];
   const begun = performance.now();
@@ -120,7 +133,7 @@ async function commitOnce(
     await timed(
       times,
       begun,
-      names.map(async (name) => output(name)),
+      names.map(async (name) => slots.run('', async () => output(name))),
     );
   } finally {
     await docker('rm', '-f', ...names);

@@ -223,6 +223,7 @@ await new Command('bench')
       .option('--rounds <n>', 'number of rounds', count, 5)
       .option('--mib <n>', 'that the sandbox has written', count, 100)
       .option('--copies <n>', 'of each fork, beside as many "docker run"; 0: none', count, 20)
+      .option('--prepared <n>', 'networks that wait for sandboxes', natural, 8)
       .option(
         '--cycles <n>',
         'replaces the times: as many creates, snapshots, starts from them, forks and deletes, and the disk of the engine before and after',

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
+import { INSTANCE_LABEL, SANDBOX_LABEL } from '../src/engines/docker/container.js';
 import { sleep } from '../src/lib/sleep.js';
 import { captureOf } from './capture-of.js';
 import { serveOnDocker } from './docker-service.js';
@@ -26,7 +27,7 @@ type Times = Record<'create' | 'snapshot' | 'start of it' | 'fork of it' | 'dele
 
 /**
  * Creates a sandbox, makes a snapshot, starts another sandbox from it, forks that one, and deletes everything, many
- * times. The engine must have the same afterwards as before.
+ * times. The engine must have the same of the installation afterwards as before. Others may use the engine meanwhile.
  */
 export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
@@ -37,9 +38,12 @@ export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOpti
   const times: Times = { create: [], snapshot: [], 'start of it': [], 'fork of it': [], deletes: [] };
   try {
     // The first start makes the volume of process 1, and pulls the image.
-    await cycle(client, image, 0, times);
-    const before = await untilEqual(docker, undefined);
-    for (const values of Object.values(times)) values.length = 0;
+    const first = await start(client, 'first', { type: 'oci', reference: image });
+    const label = [`${SANDBOX_LABEL}=${first}`];
+    const [container] = await docker.listContainers({ filters: { label } });
+    const installation = container!.Labels[INSTANCE_LABEL]!;
+    await client.json('DELETE', `/v1/sandboxes/${first}`);
+    const before = await untilEqual(docker, installation, undefined);
     let next = 0;
     const work = async () => {
       while (next < cycles) await cycle(client, image, (next += 1), times);
@@ -47,22 +51,28 @@ export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOpti
     const begun = performance.now();
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     const seconds = (performance.now() - begun) / 1000;
-    const after = await untilEqual(docker, before);
+    const after = await untilEqual(docker, installation, before);
     const rows = Object.entries(times).map(([name, values]) => [
       name,
       ...[Math.min(...values), median(values), Math.max(...values)].map((ms) => ms.toFixed(0)),
     ]);
     console.log(table([`${cycles} CYCLES, ${AT_ONCE} AT ONCE`, 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
     console.log(`\n${(cycles / seconds).toFixed(1)} cycles a second\n`);
-    const shown = (name: string, { images, containers, bytes }: Disk) => [
+    const shown = (name: string, { own, all }: Disk) => [
       name,
-      String(images),
-      String(containers),
-      (bytes / MIB).toFixed(3),
+      ...[own.images, own.containers, all.images, all.containers].map(String),
+      (all.bytes / MIB).toFixed(3),
     ];
     console.log(
       table(
-        ['docker system df', 'IMAGES', 'CONTAINERS', 'LAYERS MiB'],
+        [
+          'docker system df',
+          'OWN IMAGES',
+          'OWN CONTAINERS',
+          'ALL IMAGES',
+          'ALL CONTAINERS',
+          'ALL LAYERS MiB',
+        ],
         [shown('before', before), shown('after', after)],
       ),
     );
@@ -80,11 +90,8 @@ async function cycle(client: Client, image: string, number: number, times: Times
     times[name].push(performance.now() - begun);
     return result;
   };
-  const part = { runtime: { cmd: ['sleep', '1000000'] }, resources: { vcpus: 1, memory_mib: 32 } };
-  const start = async (name: string, from: object) =>
-    (await client.json<{ id: string }>('POST', STARTED, { name, image: from, ...part })).id;
   const source = await timed('create', async () =>
-    start(`source-${number}`, { type: 'oci', reference: image }),
+    start(client, `source-${number}`, { type: 'oci', reference: image }),
   );
   await client.json('POST', `/v1/sandboxes/${source}/exec`, {
     cmd: 'sh',
@@ -92,13 +99,18 @@ async function cycle(client: Client, image: string, number: number, times: Times
   });
   const snapshot = await timed('snapshot', async () => captureOf(client, source, `snapshot-${number}`));
   const made = await timed('start of it', async () =>
-    start(`made-${number}`, { type: 'disk_snapshot', id: snapshot }),
+    start(client, `made-${number}`, { type: 'disk_snapshot', id: snapshot }),
   );
   const copies = await timed('fork of it', async () => forkOf(client, made));
   await timed('deletes', async () => {
     await client.json('DELETE', `/v1/snapshots/${snapshot}`);
     for (const id of [source, made, ...copies]) await client.json('DELETE', `/v1/sandboxes/${id}`);
   });
+}
+
+async function start(client: Client, name: string, image: object): Promise<string> {
+  const part = { runtime: { cmd: ['sleep', '1000000'] }, resources: { vcpus: 1, memory_mib: 32 } };
+  return (await client.json<{ id: string }>('POST', STARTED, { name, image, ...part })).id;
 }
 
 interface Fork {
@@ -120,25 +132,34 @@ async function forkOf(client: Client, sandboxId: string): Promise<string[]> {
 }
 
 interface Disk {
-  images: number;
-  containers: number;
-  bytes: number;
+  /** The installation has them. */
+  own: { images: number; containers: number };
+  all: { images: number; containers: number; bytes: number };
 }
 
-function isEqual(a: Disk, b: Disk): boolean {
-  return a.images === b.images && a.containers === b.containers && a.bytes === b.bytes;
+function isEqual({ own: a }: Disk, { own: b }: Disk): boolean {
+  return a.images === b.images && a.containers === b.containers;
+}
+
+interface Labelled {
+  Labels: Record<string, string> | null;
 }
 
 /** The disk of the engine when it changes no more, or equals `wanted`. */
-async function untilEqual(docker: Docker, wanted: Disk | undefined): Promise<Disk> {
+async function untilEqual(docker: Docker, installation: string, wanted: Disk | undefined): Promise<Disk> {
   const deadline = performance.now() + LONGEST_REMOVAL_MS;
   for (let last = wanted; ;) {
     const { LayersSize, Images, Containers } = (await docker.df()) as {
       LayersSize: number;
-      Images: unknown[];
-      Containers: unknown[];
+      Images: Labelled[];
+      Containers: Labelled[];
     };
-    const found = { images: Images.length, containers: Containers.length, bytes: LayersSize };
+    const own = (list: Labelled[]) =>
+      list.filter(({ Labels }) => Labels?.[INSTANCE_LABEL] === installation).length;
+    const found = {
+      own: { images: own(Images), containers: own(Containers) },
+      all: { images: Images.length, containers: Containers.length, bytes: LayersSize },
+    };
     const isEnd = last !== undefined && isEqual(found, last);
     if (isEnd || performance.now() > deadline) return found;
     last = wanted ?? found;

@@ -13,6 +13,7 @@ export interface SnapshotsOptions {
   rounds: number;
   mib: number;
   copies: number;
+  prepared: number;
   image: string;
   dockerSocket: string;
 }
@@ -24,6 +25,7 @@ export async function snapshots({
   rounds,
   mib,
   copies,
+  prepared,
   image,
   dockerSocket,
 }: SnapshotsOptions): Promise<void> {
@@ -33,6 +35,8 @@ export async function snapshots({
     '1000000',
     '--capacity-vcpus',
     '1000',
+    '--docker-prepared-networks',
+    `${prepared}`,
   ]);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const docker = new Docker({ socketPath: dockerSocket });
