@@ -1,31 +1,15 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Page, Request } from 'playwright-core';
+import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
 import { ROLES, ROLE_NAMES, type Role } from '../../src/access/roles.js';
 import { covers, type RouteScope } from '../../src/access/scopes.js';
 import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import type { Client } from '../support/client.js';
-import { makeBudget } from '../support/budgets.js';
 import { newMember, newToken, signInMember } from '../support/members.js';
 import { OPEN_HOSTS } from '../support/preview-service.js';
-import { smallRequest } from '../support/sandbox-requests.js';
-import { build } from '../support/templates.js';
-import { until } from '../support/polling.js';
 import { describeBrowser, enterBrowser } from './browser.js';
+import { furnish, openPage, PATHS, pendingRequests, read, SOURCE } from './every-page.js';
 import { useConsole } from './use-console.js';
-
-const SOURCE = join(PACKAGE_ROOT, 'console/src');
-const read = (path: string) => readFileSync(join(SOURCE, path), 'utf8');
-
-/** The pages of the console's own list. */
-const PATHS = [...read('pages.ts').matchAll(/^ {2,4}(?:\{ )?path: '([^']+)'/gm)].map(([, path]) => path!);
-const TABS = [
-  ...read('sandbox/sandbox.tsx')
-    .split('const TABS = {')[1]!
-    .split('}')[0]!
-    .matchAll(/(\w+): '/g),
-].map(([, tab]) => tab!);
 
 const document = JSON.parse(readFileSync(join(PACKAGE_ROOT, 'openapi.json'), 'utf8')) as {
   paths: Record<string, Record<string, { 'x-required-scope'?: RouteScope }>>;
@@ -45,10 +29,6 @@ const CHANGES = new Set(
     .flatMap((file) => [...read(file).matchAll(/'((?:POST|PUT|PATCH|DELETE) \/v1\/[^']+)'/g)])
     .map(([, operation]) => operation!),
 );
-
-/** Preact runs the effects of a picture, which may begin a request, in a task after the next frame. */
-const TWO_FRAMES =
-  'new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))';
 
 /** The role "member" has the scopes of a developer. */
 const DISTINCT_ROLES = ROLE_NAMES.filter((role) => role !== 'member');
@@ -162,69 +142,6 @@ const NOT_SHOWN = new Set([
 describeBrowser('the buttons of the console', () => {
   const its = useConsole({ previews: OPEN_HOSTS() });
 
-  /** Makes one of each thing. Returns the addresses of the pages, by their paths. */
-  async function furnish(client: Client): Promise<Map<string, string>> {
-    const { service } = its;
-    const made = async (
-      method: string,
-      path: string,
-      body: unknown,
-      query?: Record<string, string | boolean>,
-    ) => {
-      const answer = await client.request(method, path, { body, ...(query ? { query } : {}) });
-      expect([method, path, answer.status < 300, answer.text]).toEqual([method, path, true, answer.text]);
-      return answer.body;
-    };
-    const running = { start: true, wait_for: 'running' };
-    const sandbox = await made('POST', '/v1/sandboxes', smallRequest('shown'), running);
-    await made('POST', `/v1/sandboxes/${sandbox.id}/previews`, { port: 80 });
-    await made('PUT', '/v1/pools/ready', { ...smallRequest('x'), name: undefined, size: 1 });
-    await made('POST', '/v1/snapshots', { kind: 'disk', sandbox_id: sandbox.id, name: 'kept' });
-    await made('POST', '/v1/snapshots', { kind: 'disk', sandbox_id: sandbox.id, name: 'gone' });
-    const snapshots = await until(
-      async () => (await client.get('/v1/snapshots')).body.data,
-      (data) => data.length === 2 && data.every(({ status }: any) => status === 'ready'),
-    );
-    const idOf = (name: string) => snapshots.find((one: any) => one.name === name).id;
-    await client.delete(`/v1/snapshots/${idOf('gone')}`);
-    const template = await build(client, 'tools:1', 'FROM busybox\n');
-    const volume = await made('POST', '/v1/volumes', { name: 'models' });
-    const deleted = await made('POST', '/v1/volumes', { name: 'old-models' });
-    await client.delete(`/v1/volumes/${deleted.id}`);
-    const webhook = await made('POST', '/v1/webhooks', { url: 'https://example.com/hooks' });
-    await makeBudget(client);
-    await made('POST', '/v1/keys', { name: 'shown-key', scopes: ['sandboxes:read'] });
-    await made('POST', '/v1/invitations', { email: 'grace@example.com', role: 'developer' });
-    // An owner and an administrator may change it: the first owner alone is the last one.
-    await newMember(service, client.org.id, 'viewer');
-    const of: Record<string, string[]> = {
-      '/sandboxes/:id/:tab?': TABS.map((tab) => `/sandboxes/${sandbox.id}/${tab}`),
-      '/pools/:name': ['/pools/ready'],
-      '/snapshots/:id': [`/snapshots/${idOf('kept')}`, `/snapshots/${idOf('gone')}`],
-      '/templates/:id': [`/templates/${template['id']}`],
-      '/volumes/:id': [`/volumes/${volume.id}`, `/volumes/${deleted.id}`],
-      '/webhooks/:id': [`/webhooks/${webhook.id}`],
-    };
-    const addresses = new Map<string, string>();
-    for (const path of PATHS) {
-      const known = path.includes(':') ? of[path] : [path];
-      if (!known) throw new Error(`the page ${path} has no address in this test`);
-      for (const address of known) {
-        const tab = path.includes(':tab') ? `/${address.split('/').at(-1)}` : '';
-        addresses.set(address, path.replace('/:tab?', tab));
-      }
-    }
-    return addresses;
-  }
-
-  /** Opens a page without another load of the console, and waits until it has all that it asked for. */
-  async function open(page: Page, address: string, pending: ReadonlySet<Request>): Promise<void> {
-    await page.evaluate(`history.pushState(null, '', '/console${address}')`);
-    await settled(page, pending);
-    await page.locator('main h1').waitFor();
-    await settled(page, pending);
-  }
-
   /** The names of the buttons, and of the links that look like one. */
   async function buttonsOf(page: Page): Promise<string[]> {
     const shown = page.locator(
@@ -241,7 +158,7 @@ describeBrowser('the buttons of the console', () => {
   test('lead each role to all that its scopes open, and to nothing else', async () => {
     const { client, service } = its;
     const { page } = its.visitor;
-    const addresses = await furnish(client);
+    const addresses = await furnish(service, client);
     const pending = pendingRequests(page);
     const unknown = new Set<string>();
     /** The operations that the owner reaches at each address. */
@@ -255,7 +172,7 @@ describeBrowser('the buttons of the console', () => {
       await page.goto('/console/');
       const { scopes } = ROLES[role];
       for (const [address, path] of addresses) {
-        await open(page, address, pending);
+        await openPage(page, address, pending);
         if (path === '/sandboxes' && covers(scopes, 'sandboxes:write')) {
           await page.getByRole('checkbox').first().check();
         }
@@ -300,7 +217,7 @@ describeBrowser('the buttons of the console', () => {
       const { scopes } = ROLES[role];
       const operations = new Set<string>();
       for (const path of paths) {
-        await open(page, path, pending);
+        await openPage(page, path, pending);
         for (const line of await page.locator('main pre[aria-label="command"]').allTextContents()) {
           const operation = operationOf(line);
           if (operation === undefined) continue;
@@ -326,29 +243,3 @@ describeBrowser('the buttons of the console', () => {
       expect([role, creations(role)]).toEqual([role, []]);
   }, 900_000);
 });
-
-/**
- * Waits until the page has no request. Two frames follow an answer: the effects of its picture may begin another one.
- */
-async function settled(page: Page, pending: ReadonlySet<Request>): Promise<void> {
-  await until(
-    async () => {
-      const before = pending.size;
-      await page.evaluate(TWO_FRAMES);
-      return before + pending.size;
-    },
-    (unanswered) => unanswered === 0,
-  );
-}
-
-/** The requests of the page that have no answer yet. */
-function pendingRequests(page: Page): ReadonlySet<Request> {
-  const pending = new Set<Request>();
-  page.on('request', (request) => {
-    // Streams never end.
-    if (request.headers()['accept'] !== 'text/event-stream') pending.add(request);
-  });
-  for (const end of ['requestfinished', 'requestfailed'] as const)
-    page.on(end as 'requestfinished', (request) => void pending.delete(request));
-  return pending;
-}
