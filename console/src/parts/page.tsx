@@ -1,10 +1,11 @@
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 
 /** The heading of a page. It takes the focus when the page opens, so that a screen reader says where it is. */
 export function Page(props: { title: string; actions?: ComponentChildren; children: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus({ preventScroll: true }), []);
+  // With the page itself, not a frame later: the user may have moved the focus on by then.
+  useLayoutEffect(() => heading.current?.focus({ preventScroll: true }), []);
   useEffect(() => {
     document.title = `${props.title} · Sandkeep`;
   }, [props.title]);
