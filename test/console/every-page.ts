@@ -95,13 +95,14 @@ export async function openPage(page: Page, address: string, pending: ReadonlySet
  * Waits until the page has no request. Two frames follow an answer: the effects of its picture may begin another one.
  */
 async function settled(page: Page, pending: ReadonlySet<Request>): Promise<void> {
+  const unanswered = () => [...pending].map((request) => `${request.method()} ${request.url()}`);
   await until(
     async () => {
-      const before = pending.size;
+      const before = unanswered();
       await page.evaluate(TWO_FRAMES);
-      return before + pending.size;
+      return [...before, ...unanswered()];
     },
-    (unanswered) => unanswered === 0,
+    (requests) => requests.length === 0,
   );
 }
 

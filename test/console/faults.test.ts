@@ -88,9 +88,12 @@ describeBrowser('the console when something fails', () => {
     const banner = page.getByText('The service does not answer. The page shows');
     await banner.waitFor();
     await expectPresentable(page, 'lost');
+    const probe = page.waitForEvent('requestfinished', (request) => request.url().endsWith('/readyz'));
     await context.setOffline(false);
     await banner.waitFor({ state: 'detached' });
     await page.getByRole('link', { name: 'web', exact: true }).waitFor();
+    // A request whose answer is not read never ends for the browser.
+    await probe;
     await context.close();
   });
 });

@@ -17,11 +17,7 @@ export function retryWhenBack(signal: AbortSignal, callback: () => void): void {
 }
 
 async function probe(): Promise<void> {
-  const isReady = await fetch(`${BASE_PATH}/readyz`).then(
-    (answer) => answer.ok,
-    () => false,
-  );
-  if (!isReady) {
+  if (!(await isReady().catch(() => false))) {
     setTimeout(() => void probe(), PROBE_MS);
     return;
   }
@@ -29,4 +25,11 @@ async function probe(): Promise<void> {
   const callbacks = [...waiting];
   waiting.clear();
   for (const callback of callbacks) callback();
+}
+
+async function isReady(): Promise<boolean> {
+  const answer = await fetch(`${BASE_PATH}/readyz`);
+  // A request whose answer is not read never ends for the browser.
+  await answer.text();
+  return answer.ok;
 }
