@@ -55,17 +55,24 @@ export async function request(address: string, init: RequestInit = {}): Promise<
   const isRead = init.method === undefined || init.method === 'GET' || init.method === 'HEAD';
   const token = csrfToken();
   if (!isRead && token !== undefined) headers.set('x-csrf-token', token);
-  const answer = await fetch(BASE_PATH + address, { ...init, headers, credentials: 'same-origin' }).catch(
-    (error: unknown) => {
-      if (error instanceof DOMException && error.name === 'AbortError') throw error;
+  const send = () => fetch(BASE_PATH + address, { ...init, headers, credentials: 'same-origin' });
+  // A browser fails all requests when the network of its machine changes. A change may have been made: only reads repeat.
+  const answer = await send()
+    .catch((error: unknown) => {
+      if (isAbort(error) || !isRead) throw error;
+      return send();
+    })
+    .catch((error: unknown) => {
+      if (isAbort(error)) throw error;
       throw new Problem(0, 'unreachable', 'The service does not answer.', {}, null, null);
-    },
-  );
+    });
   if (answer.ok) return answer;
   const problem = await problemOf(answer);
   if (answer.status === 401 && problem.code !== 'invalid_ticket') signedOut();
   throw problem;
 }
+
+const isAbort = (error: unknown) => error instanceof DOMException && error.name === 'AbortError';
 
 export function addressOf(template: string, path: object, query: object): string {
   const values = path as Record<string, unknown>;

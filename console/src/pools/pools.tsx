@@ -17,7 +17,7 @@ import { PutPool } from './put';
 
 const COLUMNS: readonly Column<PoolResponse>[] = [
   { title: 'Name', cell: ({ name }) => <Link href={`/pools/${name}`}>{name}</Link>, isWide: true },
-  { title: 'Image', cell: ({ image }) => <code>{image}</code>, isWide: true },
+  { title: 'Image', cell: ({ image }) => <code title={image}>{image.split('/').at(-1)}</code>, isWide: true },
   { title: 'Ready', cell: ({ ready, size }) => `${ready} of ${size}` },
   { title: 'Given', cell: ({ given, most }) => (most === null ? given : `${given}, at most ${most} run`) },
   {

@@ -12,7 +12,7 @@ import { factsOf, useHistory } from './history';
 import { CostShare } from './cost-share';
 import { LiveUse } from './live-use';
 import { ProgramLines } from './program-lines';
-import { ENDS, RunStrip } from './run-strip';
+import { ENDS, RunStrip, runsOf } from './run-strip';
 import { commandInWords, inWords } from './words';
 
 const MIB = 1024 ** 2;
@@ -95,7 +95,8 @@ export function Overview({ sandbox }: { sandbox: SandboxResponse }) {
 
 function RunsOf({ sandbox }: { sandbox: SandboxResponse }) {
   const ends = useHistory(sandbox, ENDS).data?.data ?? [];
-  if (ends.length === 0 && sandbox.started_at == null) return null;
+  // A start that failed has an end without a run.
+  if (runsOf(sandbox, ends, Date.now()).length === 0) return null;
   return (
     <section class="panel" aria-labelledby="runs">
       <h2 id="runs">Runs</h2>

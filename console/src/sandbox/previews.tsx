@@ -37,7 +37,11 @@ export function Previews({ sandbox: { id } }: { sandbox: SandboxResponse }) {
   const columns: readonly Column<PreviewResponse>[] = [
     { title: 'Port', cell: ({ port }) => port, isNumber: true },
     { title: 'Label', cell: ({ label }) => label ?? '', isMinor: true, isWide: true },
-    { title: 'Access', cell: ({ public: isPublic }) => (isPublic ? 'everybody' : 'by its link') },
+    {
+      title: 'Access',
+      cell: ({ public: isPublic }) => (isPublic ? 'everybody' : 'by its link'),
+      isMinor: true,
+    },
     { title: 'Caller', cell: ({ created_by: actor }) => actorOf({ actor }), isMinor: true, isWide: true },
     { title: 'Ends', cell: ({ expires_at }) => <Time at={expires_at} /> },
     { title: 'Used', cell: ({ last_used_at }) => <Time at={last_used_at} />, isMinor: true },

@@ -65,7 +65,7 @@ export function RunStrip({ sandbox, ends }: { sandbox: SandboxResponse; ends: re
   );
 }
 
-function runsOf(sandbox: SandboxResponse, ends: readonly EventResponse[], now: number): Run[] {
+export function runsOf(sandbox: SandboxResponse, ends: readonly EventResponse[], now: number): Run[] {
   const ended = ends.flatMap((event): Run[] => {
     const { started_at, stopped_at } = factsOf(event);
     if (started_at == null || stopped_at == null) return [];

@@ -31,6 +31,8 @@ export async function openTerminal(place: HTMLElement, options: TerminalOptions)
     cursorBlink: !matchMedia('(prefers-reduced-motion: reduce)').matches,
     fontFamily: getComputedStyle(document.documentElement).getPropertyValue('--mono'),
     fontSize: 14,
+    // A row of the height of the font cuts its underscores off.
+    lineHeight: 1.2,
     screenReaderMode: true,
     scrollback: 10_000,
   });

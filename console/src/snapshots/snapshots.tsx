@@ -21,7 +21,7 @@ const COLUMNS: readonly Column<SnapshotResponse>[] = [
   { title: 'Name', cell: ({ id, name }) => <Link href={`/snapshots/${id}`}>{name}</Link>, isWide: true },
   { title: 'Status', cell: ({ status }) => <Badge status={status} /> },
   { title: 'Size', cell: ({ size_bytes }) => bytes(size_bytes), isNumber: true },
-  { title: 'Sandbox', cell: ({ manifest }) => manifest.source_sandbox ?? 'imported' },
+  { title: 'Sandbox', cell: ({ manifest }) => manifest.source_sandbox ?? 'imported', isMinor: true },
   { title: 'Labels', cell: ({ labels }) => <Tags of={labels} folded />, isMinor: true },
   { title: 'Created', cell: ({ created_at }) => <Time at={created_at} />, isMinor: true },
 ];
