@@ -93,6 +93,7 @@ export async function openPage(page: Page, address: string, pending: ReadonlySet
 
 /**
  * Waits until the page has no request. Two frames follow an answer: the effects of its picture may begin another one.
+ * The browser fails requests while Docker makes a network. The console repeats them.
  */
 async function settled(page: Page, pending: ReadonlySet<Request>): Promise<void> {
   const unanswered = () => [...pending].map((request) => `${request.method()} ${request.url()}`);
@@ -100,9 +101,10 @@ async function settled(page: Page, pending: ReadonlySet<Request>): Promise<void>
     async () => {
       const before = unanswered();
       await page.evaluate(TWO_FRAMES);
-      return [...before, ...unanswered()];
+      const lost = await page.getByText('The service does not answer.').allTextContents();
+      return [...before, ...unanswered(), ...lost];
     },
-    (requests) => requests.length === 0,
+    (reasons) => reasons.length === 0,
   );
 }
 
