@@ -79,6 +79,19 @@ describeBrowser('the console when something fails', () => {
     await context.close();
   });
 
+  test('a read that fails once is repeated, without a message', async () => {
+    const { page, context } = await newVisitor(browser, service.url);
+    await signInBrowser(page, client.key, '/console/volumes');
+    const probes: string[] = [];
+    page.on('request', (request) => void (request.url().endsWith('/readyz') && probes.push(request.url())));
+    // A browser does this to all requests when the network of its machine changes.
+    await page.route('**/v1/sandboxes?*', (route) => route.abort('internetdisconnected'), { times: 1 });
+    await page.getByRole('link', { name: 'Sandboxes', exact: true }).click();
+    await page.getByRole('link', { name: 'web', exact: true }).waitFor();
+    expect(probes).toEqual([]);
+    await context.close();
+  });
+
   test('a lost connection says so, keeps what was shown, and recovers by itself', async () => {
     const { page, context } = await newVisitor(browser, service.url);
     await signInBrowser(page, client.key);

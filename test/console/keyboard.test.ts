@@ -29,6 +29,7 @@ const RECORD = `(() => {
   const controls = [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex]')]
     .filter((one) => one.tabIndex >= 0 && !one.disabled && one.checkVisibility());
   globalThis.stops = [];
+  globalThis.controls = controls;
   globalThis.noteStop ??= document.addEventListener('focusin', ({ target }) => {
     const around = [target, ...(target.labels ?? [])];
     const { left, right, top, bottom } = around.at(-1).getBoundingClientRect();
@@ -36,15 +37,21 @@ const RECORD = `(() => {
       const { outlineStyle, outlineWidth, boxShadow } = getComputedStyle(one);
       return (outlineStyle !== 'none' && outlineWidth !== '0px') || boxShadow !== 'none';
     };
+    const control = globalThis.controls.indexOf(target);
+    // The window that gets the focus back tells again of the control that has it.
+    if (control >= 0 && control === globalThis.stops.at(-1)?.control) return;
     globalThis.stops.push({
-      control: globalThis.controls.indexOf(target), name: nameOf(target), isVisible: around.some(isShown),
+      control, name: nameOf(target), isVisible: around.some(isShown),
       left, right, top, bottom,
     });
   }) ?? true;
-  globalThis.controls = controls;
-  document.activeElement?.blur();
-  // The next Tab begins at the start of the document.
-  getSelection().collapse(document.body, 0);
+  // The next Tab begins at the start of the document: the place of a removed element that had the focus.
+  const start = document.createElement('span');
+  start.tabIndex = -1;
+  document.body.prepend(start);
+  start.focus();
+  start.remove();
+  globalThis.stops = [];
   return controls.map((one) => one.tagName.toLowerCase() + ' "' + nameOf(one) + '"');
 })()`;
 
