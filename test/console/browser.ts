@@ -15,7 +15,7 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 const CHROMIUM = '/usr/bin/chromium';
 const PICTURES = join(PACKAGE_ROOT, 'test-results', 'console');
 /** A picture of a 4k screen takes Chromium half a second of a processor, and nobody looks at those of CI. */
-const TAKES_PICTURES = process.env['SANDKEEP_TEST_PICTURES'] === '1';
+export const TAKES_PICTURES = process.env['SANDKEEP_TEST_PICTURES'] === '1';
 /** A phone, a laptop, and a 4k screen. */
 const WIDTHS = [360, 1280, 3840];
 const SCHEMES = ['light', 'dark'] as const;
