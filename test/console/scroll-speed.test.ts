@@ -6,9 +6,9 @@ import { loadPlenty } from '../support/bulk-rows.js';
 import { describeBrowser, signInBrowser } from './browser.js';
 import { useConsole } from './use-console.js';
 
-/** Of a measurement by hand: at most 10,000. `volumes.test.ts` proves the drawing in parts for CI. */
+/** A measurement by hand sets it: at most 10,000. `volumes.test.ts` proves the drawing in parts for CI. */
 const ROWS = Number(process.env['SANDKEEP_TEST_ROWS'] ?? 0);
-/** Of the rows that `loadPlenty` makes, one in 25 is removed. The sandbox that they are copied from is one more. */
+/** `loadPlenty` removes one in 25 of the rows that it makes. The sandbox that they are copied from is one more. */
 const MADE = Math.floor(((ROWS - 1) * 25) / 24);
 const FRAMES = 600;
 /** A frame of 60 a second is dropped when the next comes after one and a half of its time. */

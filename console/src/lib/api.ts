@@ -56,7 +56,8 @@ export async function request(address: string, init: RequestInit = {}): Promise<
   const token = csrfToken();
   if (!isRead && token !== undefined) headers.set('x-csrf-token', token);
   const send = () => fetch(BASE_PATH + address, { ...init, headers, credentials: 'same-origin' });
-  // A browser fails all requests when the network of its machine changes. A change may have been made: only reads repeat.
+  // A browser fails all requests when the network of its machine changes. Only reads are repeated: a change may have
+  // been made.
   const answer = await send()
     .catch((error: unknown) => {
       if (isAbort(error) || !isRead) throw error;

@@ -40,7 +40,7 @@ export class Newcomer {
     await this.page.keyboard.press(key);
   }
 
-  /** Of the model for the person, and of the clock for the console and the engine. */
+  /** The model has the seconds of the person, the clock those of the console and the engine. */
   get result(): { clicks: number; keys: number; personSeconds: number; consoleSeconds: number } {
     const personSeconds = this.#clicks * (CLICK_S + DECIDE_S) + this.#keys * KEY_S;
     return {

@@ -30,7 +30,7 @@ const HISTORY_DAYS = 45;
 
 /** A running service whose organization is filled. */
 export interface Filled {
-  /** Of sandboxes by their name; `volume`, `snapshot`, `template` and `webhook` have one each. */
+  /** Sandboxes have theirs by name; `volume`, `snapshot`, `template` and `webhook` have one each. */
   ids: Record<string, string>;
   /** A new link that signs the owner in. */
   link: () => string;
