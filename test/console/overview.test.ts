@@ -44,11 +44,22 @@ describeBrowser('the overview', () => {
       expires_at: new Date(Date.now() + 3 * DAY_MS).toISOString(),
     });
     await setQuotas(service.ctx.pool, client.org.id, { max_sandboxes: 5 }, operator('test'));
+    let release: () => void = () => undefined;
+    const isReleased = new Promise<void>((resolve) => (release = resolve));
+    await page.route('**/v1/keys?*', async (route) => {
+      await isReleased;
+      await route.continue();
+    });
     await signInBrowser(page, client.key, '/console/');
     const now = page.getByRole('region', { name: 'Sandboxes now' });
     await now.getByRole('link', { name: '2 running' }).waitFor();
     await now.getByRole('link', { name: '1 failed' }).waitFor();
     await now.getByRole('link', { name: '1 created' }).waitFor();
+    // The lines come together: one that came later would move the others.
+    const log = page.getByRole('link', { name: 'Verify the audit log' });
+    expect(await log.count()).toBe(0);
+    release();
+    await log.waitFor();
     const attention = page.getByRole('region', { name: 'Needs attention' });
     await attention.getByText('the image is broken').waitFor();
     await attention.getByText('4 of 5 used').waitFor();

@@ -8,12 +8,18 @@ const QUIET_MS = 200;
 export interface Resource<T> {
   data: T | undefined;
   problem: Problem | undefined;
+  /** There is something to load. */
+  isAsked: boolean;
   /** The answer takes longer than 200 ms and there is nothing to show yet. */
   isSlow: boolean;
   /** The data is the answer to the previous key, until that to the present one is there. */
   isStale: boolean;
   reload: () => void;
 }
+
+/** Neither data nor a problem came yet. */
+export const isUnanswered = ({ isAsked, data, problem }: Resource<unknown>) =>
+  isAsked && data === undefined && problem === undefined;
 
 /**
  * Loads at first, when `key` changes, and on `reload`. A reload keeps what is shown until its answer is there. With
@@ -65,6 +71,7 @@ export function useResource<T>(
   const current: typeof state =
     state.key === key ? state : { key, ...(isStale && state.data !== undefined ? { data: state.data } : {}) };
   return {
+    isAsked: load !== undefined,
     data: current.data,
     problem: current.problem,
     isStale,

@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact';
+import { useRef } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { spentOf } from '../budgets/words';
 import { call } from '../lib/api';
@@ -11,7 +12,7 @@ import type {
 } from '../lib/api-types';
 import { useLive } from '../lib/live';
 import { may } from '../lib/session';
-import { useResource } from '../lib/use-resource';
+import { isUnanswered, useResource } from '../lib/use-resource';
 import { lastVerified } from '../lib/verified-log';
 import { quotaRows } from '../organization/quota-rows';
 import { Badge } from '../parts/badge';
@@ -29,10 +30,12 @@ interface AttentionProps {
   summary: SandboxSummary | undefined;
   quota: QuotaUsage | undefined;
   budgets: readonly BudgetResponse[];
+  /** One of them has no answer yet. */
+  isPending: boolean;
 }
 
 /** Tasks for a person, the most urgent first. Each line leads to its place. */
-export function Attention({ summary, quota, budgets }: AttentionProps) {
+export function Attention({ summary, quota, budgets, isPending }: AttentionProps) {
   const failed = useSandboxes('failed', summary?.failed);
   const starting = useSandboxes('starting', summary?.waiting);
   const keys = useResource(
@@ -45,6 +48,10 @@ export function Attention({ summary, quota, budgets }: AttentionProps) {
   );
   useLive('api_key', keys.reload, GATHER_MS);
   useLive('webhook', webhooks.reload, GATHER_MS);
+  // Lines that come one after another would move away from the pointer.
+  const isComplete = useRef(false);
+  isComplete.current ||= !isPending && ![failed, starting, keys, webhooks].some(isUnanswered);
+  if (!isComplete.current) return <section class="panel part-panel" aria-busy="true" />;
   const lines = [
     ...suspensionLines(quota),
     ...sandboxLines(failed.data?.data ?? [], summary?.failed ?? 0, 'failed'),

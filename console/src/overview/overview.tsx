@@ -3,7 +3,7 @@ import { call } from '../lib/api';
 import type { SandboxSummary } from '../lib/api-types';
 import { useLive, useWhileChanging } from '../lib/live';
 import { may, session } from '../lib/session';
-import { useResource } from '../lib/use-resource';
+import { isUnanswered, useResource } from '../lib/use-resource';
 import { Page } from '../parts/page';
 import { Activity } from './activity';
 import { Attention } from './attention';
@@ -52,7 +52,12 @@ export function Overview() {
       {counts && <Statuses summary={summary} />}
       {isEmpty(summary.data) && may('sandboxes:write') && <FirstSteps />}
       <div class="overview">
-        <Attention summary={summary.data} quota={quota.data} budgets={budgets.data?.data ?? []} />
+        <Attention
+          summary={summary.data}
+          quota={quota.data}
+          budgets={budgets.data?.data ?? []}
+          isPending={[summary, quota, budgets].some(isUnanswered)}
+        />
         {counts && <Activity summary={summary} />}
         {may('billing:read') && <Capacity quota={quota} summary={summary.data} />}
         {may('billing:read') && <Cost budgets={budgets.data?.data ?? []} />}
