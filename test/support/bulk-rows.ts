@@ -20,7 +20,7 @@ const uuidAt = (time: string) =>
     || substr(gen_random_uuid()::text, 14))::uuid`;
 
 /** The n-th of $3 points in time, evenly over the $4 days before $2. */
-const TIME = "$2::timestamptz - (($3::bigint - n) * ($4::float8 / $3::bigint)) * interval '1 day'";
+const TIME = "$2::timestamptz - (($3::bigint - n) * ($4::float8 / nullif($3::bigint, 0))) * interval '1 day'";
 
 /** Copies of the existing sandbox, with its specification, that differ in the columns that lists read. */
 const SANDBOXES = `

@@ -30,7 +30,7 @@ interface AttentionProps {
   summary: SandboxSummary | undefined;
   quota: QuotaUsage | undefined;
   budgets: readonly BudgetResponse[];
-  /** One of them has no answer yet. */
+  /** An answer is not there yet. */
   isPending: boolean;
 }
 
