@@ -76,7 +76,7 @@ describeBrowser('a long table of sandboxes', () => {
       await loadPlenty(session, client.org.id, {
         sandboxes: MADE,
         runs: 1,
-        events: 1,
+        events: 0,
         until: now(),
         days: 30,
       });

@@ -76,7 +76,8 @@ const EVENTS = `
 
 const MONTHS = `
   insert into event_months (org_id, event_type, category, month)
-  select distinct org_id, event_type, category, date_trunc('month', occurred_at, 'UTC') from events where org_id = $1`;
+  select distinct org_id, event_type, category, date_trunc('month', occurred_at, 'UTC') from events where org_id = $1
+  on conflict do nothing`;
 
 /**
  * Fills an organization that has one sandbox, by a few fast statements. `sql`: one session of the owner of the
