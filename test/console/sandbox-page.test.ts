@@ -31,6 +31,9 @@ describeBrowser('the page of a sandbox', () => {
     await dialog.getByText('This copy does not have: the secret variables TOKEN.').waitFor();
     await expectPresentable(page, 'sandbox-duplicate');
     expect(await dialog.getByLabel('name (required)').inputValue()).toBe('web-copy');
+    const hints = (await dialog.locator('small').allTextContents()).join('\n');
+    expect(hints).toContain('such as python:3.12.');
+    expect(hints).not.toContain('`');
     await dialog.getByLabel('and start it').uncheck();
     await dialog.getByRole('button', { name: 'Create', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'web-copy' }).waitFor();

@@ -25,7 +25,11 @@ export function Field({ label, hint, fault, children }: FieldProps) {
           {fault}
         </small>
       )}
-      {hint !== undefined && <small>{hint}</small>}
+      {hint !== undefined && <small>{withCode(hint)}</small>}
     </label>
   );
 }
+
+/** The descriptions of the API have code between backticks. */
+const withCode = (text: string): ComponentChildren =>
+  text.split('`').map((part, place) => (place % 2 === 1 ? <code key={place}>{part}</code> : part));

@@ -29,7 +29,7 @@ function causeOf(run: EndedRun, reason: string): [StopReason, string] {
     case 'destroyed':
       return ['requested', 'a caller stopped it'];
     case 'restart':
-      return ['requested', 'a caller restarted it, and a later stop cancelled the next start'];
+      return ['requested', 'a caller restarted it: it starts again, unless a stop comes before'];
     case 'paused':
       return ['paused', 'a caller paused it: its memory is on the disk, and its next start continues it'];
     case 'idle_paused':
