@@ -7,16 +7,18 @@ import { patternsOf } from './pattern.js';
 import { findMatching, getCredential } from './queries.js';
 
 /**
- * The stored credential with which the image of a run is pulled. Null: none matches, or the request wants none. Throws
- * StartRefusedError when the named one is gone or is for other images, or when the password cannot be read.
+ * The stored credential with which the image of a run is pulled. Null: none matches, none is needed, or the request
+ * wants none. Throws StartRefusedError when the named one is gone or is for other images, or when the password cannot
+ * be read.
  */
 export async function findForRun(
   sql: Sql,
   keyring: () => Keyring,
   orgId: string,
-  { image, registryAccess: access }: Pick<RunSpec, 'image' | 'registryAccess'>,
+  { image, snapshotId, registryAccess: access }: Pick<RunSpec, 'image' | 'snapshotId' | 'registryAccess'>,
 ): Promise<RunSecrets['registry']> {
-  if (access?.mode === 'anonymous') return null;
+  // Nothing is pulled for the disk of a snapshot.
+  if (snapshotId !== undefined || access?.mode === 'anonymous') return null;
   const patterns = patternsOf(image);
   const row =
     access?.mode === 'specific'

@@ -28,9 +28,10 @@ beforeEach(async () => {
 
 const store = async (pattern: string, more = {}) =>
   (await client.post(PATH, { pattern, ...LOGIN, ...more })).body;
-const find = (image: string, registryAccess?: object) =>
+const find = (image: string, registryAccess?: object, snapshotId?: string) =>
   findForRun(service.ctx.pool, service.ctx.keyring, client.org.id, {
     image,
+    ...(snapshotId === undefined ? {} : { snapshotId }),
     ...(registryAccess ? { registryAccess: registryAccess as never } : {}),
   });
 const eventsOf = async (id: string) =>
@@ -118,6 +119,8 @@ describe('registry credentials', () => {
       ]);
       await expect(find(reference, registry), reference).rejects.toThrow('is for images of ghcr.io/acme');
     }
+    // The disk is there already. Nothing is pulled, so nothing is sent or refused.
+    expect(await find('evil.example/acme/app', registry, id)).toBeNull();
     const taken = await create('ghcr.io/acme/app:1');
     expect(taken.status, taken.text).toBe(200);
   });

@@ -76,24 +76,15 @@ export const WANTED: readonly Wanted[] = [
     run: SERVE,
     state: 'running',
   })),
-  {
-    name: 'notebook-amelia',
+  ...['amelia', 'chen'].map((name): Wanted => ({
+    name: `notebook-${name}`,
     image: 'agent',
     team: 'ml',
     vcpus: 2,
     memory_mib: 2048,
     run: IDLE,
     state: 'running',
-  },
-  {
-    name: 'notebook-chen',
-    image: 'agent',
-    team: 'ml',
-    vcpus: 2,
-    memory_mib: 2048,
-    run: IDLE,
-    state: 'running',
-  },
+  })),
   {
     name: 'eval-small-instruct-against-the-november-questions',
     image: 'train',
@@ -123,8 +114,8 @@ export const WANTED: readonly Wanted[] = [
     run: IDLE,
     state: 'running',
   },
-  {
-    name: 'train-embeddings',
+  ...['embeddings', 'reranker'].map((name): Wanted => ({
+    name: `train-${name}`,
     image: 'train',
     team: 'ml',
     labels: { env: 'batch' },
@@ -132,17 +123,7 @@ export const WANTED: readonly Wanted[] = [
     memory_mib: 4096,
     run: IDLE,
     state: 'waiting',
-  },
-  {
-    name: 'train-reranker',
-    image: 'train',
-    team: 'ml',
-    labels: { env: 'batch' },
-    vcpus: 2,
-    memory_mib: 4096,
-    run: IDLE,
-    state: 'waiting',
-  },
+  })),
   {
     name: 'index-manuals',
     image: 'runner',
