@@ -23,6 +23,7 @@ import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
+import { FEWEST_BYTES, MOST_OF_DISK } from '../src/engines/microvm/snapshots/vm-archives.js';
 import { MOST_IMPORT_BYTES } from '../src/snapshots/archives/import.js';
 import { TRANSFERS } from '../src/snapshots/archives/routes.js';
 import { CAPTURES_AT_ONCE } from '../src/snapshots/capture-queue.js';
@@ -336,6 +337,11 @@ export const LIMITS: Record<Owner, Limit[]> = {
       limit: 'archive of an import, and its uncompressed layers',
       value: `${bytes(MOST_IMPORT_BYTES)}, or what \`max_snapshot_gib\` leaves`,
       beyond: '413 `payload_too_large`, or 403 `quota_exceeded`',
+    },
+    {
+      limit: 'archive of an export of microVMs',
+      value: `${MOST_OF_DISK} × its base and its disk, and ${bytes(FEWEST_BYTES)}`,
+      beyond: '501 `not_supported`',
     },
     {
       limit: 'budgets',

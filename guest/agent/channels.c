@@ -1,10 +1,10 @@
 #include "channels.h"
+#include <linux/mman.h>
 #include <linux/prctl.h>
 #include <linux/time.h>
 #include <linux/time_types.h>
 
 Channel channels[CHANNELS];
-u8 inputs[CHANNELS][STDIN_ROOM];
 int agent_pid;
 
 Channel *find(u32 id) {
@@ -13,11 +13,20 @@ Channel *find(u32 id) {
   return 0;
 }
 
+/* As a table for all channels it would be 128 MiB. A small virtual machine does not promise that much to a program, and
+   would refuse to start the agent. The kernel gives a page of it memory when input first reaches it. */
+static u8 *map_input(void) {
+  long mapped = call6(__NR_mmap, 0, STDIN_ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return mapped < 0 ? 0 : (u8 *)mapped;
+}
+
 Channel *make(u32 id) {
   if (find(id)) return 0;
   for (int i = 0; i < CHANNELS; i++) {
     if (channels[i].state != FREE) continue;
-    channels[i] = (Channel){.id = id, .in = -1, .out = -1, .err = -1, .report = -1, .input = inputs[i]};
+    u8 *input = map_input();
+    if (!input) return 0;
+    channels[i] = (Channel){.id = id, .in = -1, .out = -1, .err = -1, .report = -1, .input = input};
     return &channels[i];
   }
   return 0;
@@ -36,6 +45,8 @@ void forget(Channel *c) {
   close_fd(&c->out);
   close_fd(&c->err);
   close_fd(&c->report);
+  if (c->input) call(__NR_munmap, c->input, STDIN_ROOM, 0, 0);
+  c->input = 0;
   c->state = FREE;
 }
 

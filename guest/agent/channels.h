@@ -30,18 +30,15 @@ typedef struct {
   u32 first, count;
   /* The bytes that were written and not acknowledged: several writes have one frame CONSUMED (streams.c). */
   u32 consumed;
-  /* STDIN_ROOM bytes of `inputs`. They are not part of this struct, because make() clears it: each channel would
-     touch 512 KiB of memory. The kernel gives a page of `inputs` memory when input first reaches it. */
-  u8 *input;
+  u8 *input; /* STDIN_ROOM bytes */
 } Channel;
 
 extern Channel channels[CHANNELS];
-extern u8 inputs[CHANNELS][STDIN_ROOM];
 
 /* Returns null when there is none. */
 Channel *find(u32 id);
 
-/* Returns null when the table is full, or has a channel of this number. */
+/* Returns null when the table is full or has a channel of this number, or the machine has no memory. */
 Channel *make(u32 id);
 
 /* Closes what the channel has open, and frees its place. Its processes live on. */

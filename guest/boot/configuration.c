@@ -54,6 +54,7 @@ static void handle(u8 type, Reader from) {
       to->network = from.at;
       return;
     case BOOT_RESTRICTED: to->restricted = 1; return;
+    case BOOT_ARCHIVE: to->is_archive = 1; return;
     case BOOT_COPY: to->is_copy = 1; return;
     case BOOT_HANDOFF:
       to->handoff.stop_signal = take_boot_handoff(&from).stop_signal;

@@ -21,6 +21,7 @@ struct configuration {
   u64 seed_bytes;
   int restricted;
   int is_copy; /* the disk has the files of another sandbox, and none of this one */
+  int is_archive; /* see archive.h */
   int until_exit; /* an argument of process 1 */
   /* Both lists end with null. The program is no argument. */
   char *arguments[LIMIT_TEXTS + 1];

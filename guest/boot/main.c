@@ -3,11 +3,12 @@
  *
  * It loads the modules, mounts the disks, and reads the boot configuration (configuration.h). Then it starts process 1
  * of the sandbox (sandbox.h), and passes bytes between it and the ports: sessions.h, output.h, control.h. When the
- * sandbox has ended, the machine turns itself off.
+ * sandbox has ended, the machine turns itself off. A machine for an export starts none: archive.h.
  *
  * The service and the sandbox may each stop reading at any moment, so nothing here blocks on them.
  */
 #include "../common/execute.h"
+#include "archive.h"
 #include "configuration.h"
 #include "control.h"
 #include "devices.h"
@@ -137,6 +138,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   /* However many processes the sandbox has, a stop comes through. */
   call(__NR_setpriority, PRIO_PROCESS, 0, MOST_URGENT, 0);
   prepare();
+  if (configuration.is_archive) send_archive();
   events = (int)need(call(__NR_epoll_create1, O_CLOEXEC, 0, 0, 0), "watch descriptors", 0);
   int agent = open_port("agent"), output = open_port("output");
   /* Blocked signals stay pending, and the descriptor tells of them. */

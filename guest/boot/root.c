@@ -6,6 +6,7 @@
 #include <linux/fcntl.h>
 #include <linux/mount.h>
 #include <linux/stat.h>
+#include <linux/time_types.h>
 
 #define BASE "/base"
 #define DISK "/disk"
@@ -56,6 +57,10 @@ static void change(const char *upper) {
   need(call(__NR_umount2, ROOT, 0, 0, 0), "unmount", ROOT);
 }
 
+static struct __kernel_timespec time_of(const struct statx_timestamp *time) {
+  return (struct __kernel_timespec){time->tv_sec, time->tv_nsec};
+}
+
 /* The root directory of the disk is new. It gets the attributes of that of the image, the patches, then its name. */
 static void make_upper(void) {
   char draft[NAME_ROOM];
@@ -68,6 +73,8 @@ static void make_upper(void) {
   need(call6(__NR_statx, AT_FDCWD, (long)BASE, 0, STATX_BASIC_STATS, (long)&from, 0), "read", BASE);
   need(call6(__NR_fchownat, AT_FDCWD, (long)draft, from.stx_uid, from.stx_gid, 0, 0), "set the owner of", draft);
   need(call(__NR_fchmodat, AT_FDCWD, draft, from.stx_mode & 07777, 0), "set the mode of", draft);
+  const struct __kernel_timespec times[] = {time_of(&from.stx_atime), time_of(&from.stx_mtime)};
+  need(call(__NR_utimensat, AT_FDCWD, draft, times, 0), "set the times of", draft);
   change(draft);
   /* The files are complete before the name is. */
   call(__NR_sync, 0, 0, 0, 0);

@@ -21,6 +21,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* <stdlib.h> has types that contradict those of the kernel. */
+void *malloc(size_t bytes);
+void free(void *memory);
+
 void start(long *stack);
 /* The agent names it, and no signal of this kernel arrives. */
 void restore_signal(void) {}
@@ -76,7 +80,7 @@ static void check_tables(void) {
   for (int i = 0; i < CHANNELS; i++) {
     const Channel *c = &channels[i];
     if (c->state == FREE) continue;
-    require(c->count <= STDIN_ROOM && c->first < STDIN_ROOM && c->input == inputs[i]);
+    require(c->count <= STDIN_ROOM && c->first < STDIN_ROOM && c->input);
     for (int other = 0; other < i; other++) require(channels[other].state == FREE || channels[other].id != c->id);
   }
   for (int i = 0; i < HANDLES; i++) {
@@ -241,6 +245,9 @@ long call6(long number, long a, long b, long c, long d, long e, long f) {
       ((int *)a)[0] = open_fd();
       ((int *)a)[1] = open_fd();
       return 0;
+    /* The memory of an input, whose bounds the sanitizer knows. */
+    case __NR_mmap: return fails ? -ENOMEM : (long)malloc((uint64_t)b);
+    case __NR_munmap: free((void *)a); return 0;
     case __NR_clone: return fails ? -EAGAIN : next_pid++;
     case __NR_wait4:
       if (below(3) != 0) return -ECHILD;
@@ -288,7 +295,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   rounds = 0;
   incoming.has = 0;
   __asan_unpoison_memory_region(&incoming, sizeof incoming);
-  for (int i = 0; i < CHANNELS; i++) channels[i] = (Channel){0};
+  for (int i = 0; i < CHANNELS; i++) {
+    free(channels[i].input);
+    channels[i] = (Channel){0};
+  }
   static const char *name = "agent";
   long stack[] = {1, (long)name, 0, 0};
   if (setjmp(ended) == 0) start(stack);

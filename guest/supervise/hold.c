@@ -1,5 +1,6 @@
 #include "hold.h"
 #include "clock.h"
+#include "halt.h"
 #include "memory.h"
 #include "monitor.h"
 #include "record.h"
@@ -30,6 +31,7 @@ void begin_hold(struct client *client) {
   const char *refusal = 0;
   if (hold.state != NOTHING) return answer_client(client, "busy");
   if (is_saving()) refusal = "its memory is saved";
+  else if (is_halted()) refusal = HALTED;
   else if (!record.ready || record.stopped || record.stop != STOP_NONE) refusal = "it starts or ends";
   if (refusal) return say_unheld(client, refusal);
   hold.state = SYNCING;
@@ -48,10 +50,11 @@ void take_synced(void) {
   if (hold.state == SYNCING) stop_processors();
 }
 
-void hold_stopped(void) {
-  if (hold.state != STOPPING) return;
+int hold_stopped(void) {
+  if (hold.state != STOPPING) return 0;
   hold.state = HELD;
   answer_client(hold.client, "held");
+  return 1;
 }
 
 void hold_resumed(void) {

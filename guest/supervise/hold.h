@@ -19,8 +19,8 @@ int is_held(void);
 /* The sandbox has written its files. */
 void take_synced(void);
 
-/* The events STOP and RESUME of the monitor. */
-void hold_stopped(void);
+/* The events STOP and RESUME of the monitor. `hold_stopped` returns whether the hold asked for it. */
+int hold_stopped(void);
 void hold_resumed(void);
 
 /* Ends the wait for the sandbox after its limit, and a hold whose client has gone. */

@@ -1,7 +1,7 @@
 /*
  * The supervisor of one virtual machine. It outlives the service.
  *
- *   supervise --user=N [--also-group=N] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES
+ *   supervise --user=N [--also-group=N] [--service=PID] --changes=FD [--kept=FD] --inherited=N --log-limit=BYTES
  *             --file-mib=N [--restore=FD] [--join=FILE]... [--share=FD | --share-readonly=FD]... [--server=WORD]...
  *             [--hold-at=ADDRESS --hold-tcp=PORT | --hold-udp=PORT]...
  *             -- MONITOR [ARGUMENT...]
@@ -21,7 +21,6 @@
  * The service sends lines on the socket supervisor.sock:
  *
  *   stop MILLISECONDS   process 1 of the sandbox gets the time to end, then the monitor ends; the socket closes then
- *   pause, resume       the processors
  *   save BYTES          the memory, as far as its file is no larger (memory.h): the answer is the line `unsaved WORDS`
  *                       where the sandbox runs on; the socket closes when the run has ended
  *   hold                the processors stand still until the client is gone (hold.h): the answer is the line `held`,
@@ -29,10 +28,11 @@
  *   use                 the answer is the line that the sandbox sends: use CPU_MICROS MEMORY_BYTES PROCESSES; a line
  *                       without a request is dropped
  *
- * It dies with nobody, and the monitor dies with it.
+ * It dies with nobody but the process of --service, and the monitor dies with it.
  */
 #include "../common/fail.h"
 #include "clock.h"
+#include "halt.h"
 #include "hold.h"
 #include "lines.h"
 #include "log.h"
@@ -45,6 +45,7 @@
 #include "shares.h"
 #include <asm/poll.h>
 #include <linux/fcntl.h>
+#include <linux/prctl.h>
 #include <linux/resource.h>
 #include <linux/time_types.h>
 #include <linux/wait.h>
@@ -128,16 +129,32 @@ static void quit(void) {
   deadline = steady_clock() + QUIT_LIMIT;
 }
 
+static void halt(void) {
+  static const char words[] = "the monitor has stopped the processors: is the disk of the machine full?\n";
+  static int is_said; /* it may come each second, and the console is short */
+  if (!is_said) write_log(&console_log, 2, (const u8 *)words, sizeof words - 1);
+  is_said = 1;
+  end_hold(HALTED);
+  begin_halt();
+}
+
 static void take_qmp_line(char *line) {
   if (find(line, "{\"QMP\":")) {
     say_qmp("{\"execute\":\"qmp_capabilities\"}\n");
     if (!begin_restore()) say_qmp("{\"execute\":\"cont\"}\n");
     return;
   }
-  if (after(line, "{\"error\":")) take_qmp_error(line);
+  if (after(line, "{\"error\":")) {
+    take_qmp_error(line);
+    /* A monitor that ends writes what it holds of the disk. */
+    if (!is_quitting) take_refusal();
+  }
   char *event = find(line, "\"event\": \"");
   if (!event) return;
-  if (after(event, "RESUME\"")) hold_resumed();
+  if (after(event, "RESUME\"")) {
+    hold_resumed();
+    end_halt();
+  }
   if (after(event, "RESUME\"") && !record.started) {
     record.started = wall_clock();
     if (restored_from) {
@@ -149,8 +166,7 @@ static void take_qmp_line(char *line) {
   } else if (after(event, "RESUME\""))
     say_clock();
   else if (after(event, "STOP\"")) {
-    take_stop();
-    hold_stopped();
+    if (!take_stop() && !hold_stopped()) halt();
   }
   else if (after(event, "MIGRATION\"")) {
     if (take_migration(event)) quit();
@@ -220,17 +236,16 @@ static void take_request(struct client *client, char *line) {
   words = after(line, "save ");
   long most_bytes = words ? take_number(&words, MOST_MEMORY) : -1;
   if (most_bytes >= 0 && is_held()) answer_clients("unsaved a snapshot of it is being made");
+  else if (most_bytes >= 0 && is_halted()) answer_clients("unsaved " HALTED);
   else if (most_bytes >= 0) begin_save(most_bytes);
   if (after(line, "hold")) begin_hold(client);
-  if (after(line, "pause")) say_qmp("{\"execute\":\"stop\"}\n");
-  if (after(line, "resume")) say_qmp("{\"execute\":\"cont\"}\n");
 }
 
 /* The end of a grace time: the monitor writes what it holds of the disk, and then it is killed. */
 static void force(void) {
   if (!record.stopped) record.stop = STOP_FORCED;
   if (is_quitting) {
-    call(__NR_kill, monitor.process, SIGKILL, 0, 0);
+    kill_monitor();
     deadline = 0;
     return;
   }
@@ -313,7 +328,7 @@ static void reap(void) {
   if (call(__NR_wait4, monitor.process, &status, WNOHANG, &use) == monitor.process) finish(status, &use);
   if (!has_file_server_ended() || is_quitting) return;
   write_log(&console_log, 2, (const u8 *)words, sizeof words - 1);
-  call(__NR_kill, monitor.process, SIGKILL, 0, 0);
+  kill_monitor();
 }
 
 static void take_signals(int signals) {
@@ -331,6 +346,7 @@ static void serve_round(int signals, long *touched) {
   if (now - *touched >= SECOND) {
     touch_alive();
     check_memory();
+    if (!is_quitting) check_halt();
     *touched = now;
   }
   long wait = *touched + SECOND - now;
@@ -384,6 +400,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
   char **argument = (char **)(stack + 1) + 1;
   long changes = -1;
   long kept = -1;
+  long service = 0; /* the process with which this one ends; 0: none */
   char *text;
   char *joined[16];
   struct held_port held[PORTS];
@@ -395,6 +412,7 @@ __attribute__((used, noreturn)) void start(long *stack) {
     else if ((text = after(*argument, "--changes="))) changes = parse(text);
     else if ((text = after(*argument, "--kept="))) kept = parse(text);
     else if ((text = after(*argument, "--restore="))) restored_from = parse(text);
+    else if ((text = after(*argument, "--service="))) service = parse(text);
     else if ((text = after(*argument, "--inherited="))) monitor.inherited = parse(text);
     else if ((text = after(*argument, "--file-mib="))) monitor.file_mib = parse(text);
     else if ((text = after(*argument, "--log-limit="))) output_log.limit = parse(text);
@@ -413,6 +431,11 @@ __attribute__((used, noreturn)) void start(long *stack) {
     fail("read the arguments", -EINVAL);
   monitor.command = argument + 1;
 
+  if (service) {
+    check("die with the service", call6(__NR_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0, 0));
+    /* It may have died before the kernel knew of its part. */
+    if (call(__NR_getppid, 0, 0, 0, 0) != service) leave(EXIT_NOT_STARTED);
+  }
   tidy_descriptors();
   static const u64 all_signals = ~0UL;
   call(__NR_setsid, 0, 0, 0, 0);

@@ -77,13 +77,17 @@ static long pass_file(void) {
   return call(__NR_sendmsg, monitor.ends[QMP], &message, 0, 0);
 }
 
-void take_stop(void) {
-  if (memory.state != STOPPING) return;
+int take_stop(void) {
+  if (memory.state != STOPPING) return 0;
   memory.stopped = wall_clock();
   memory.file = (int)call(__NR_openat, AT_FDCWD, "memory", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (memory.file < 0 || pass_file() < 0) return give_up_save("its file cannot be opened");
+  if (memory.file < 0 || pass_file() < 0) {
+    give_up_save("its file cannot be opened");
+    return 1;
+  }
   memory.state = WRITING;
   say_qmp(TELL_EVENTS AT_ONCE "{\"execute\":\"migrate\",\"arguments\":{\"uri\":\"fd:memory\"}}\n");
+  return 1;
 }
 
 static long size_of_file(void) {
@@ -132,8 +136,6 @@ int begin_restore(void) {
   say_qmp(command);
   return 1;
 }
-
-static void kill_monitor(void) { call(__NR_kill, monitor.process, SIGKILL, 0, 0); }
 
 static void complete_restore(void) {
   memory.state = NOTHING;

@@ -26,8 +26,8 @@ void give_up_save(const char *words);
 /* Tells the monitor what to restore. Returns whether there is anything. */
 int begin_restore(void);
 
-/* Events of the monitor. `take_migration` returns whether a save is complete. */
-void take_stop(void);
+/* Events of the monitor. `take_stop` returns whether a save asked for it, `take_migration` whether one is complete. */
+int take_stop(void);
 int take_migration(const char *data);
 void take_qmp_error(char *line);
 

@@ -31,6 +31,8 @@ long listen_at(const char *path, int queue) {
   return failed < 0 ? failed : fd;
 }
 
+void kill_monitor(void) { call(__NR_kill, monitor.process, SIGKILL, 0, 0); }
+
 void say_qmp(const char *command) { call(__NR_write, monitor.ends[QMP], command, length(command), 0); }
 
 void say_control(const char *words) { call(__NR_write, monitor.ends[CONTROL], words, length(words), 0); }

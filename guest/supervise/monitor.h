@@ -37,6 +37,8 @@ void write_oom_score(void);
 /* Starts it with its processors stopped. Exits where that fails. */
 void start_monitor(void);
 
+void kill_monitor(void);
+
 /* Says a command of QMP. */
 void say_qmp(const char *command);
 

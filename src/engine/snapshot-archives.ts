@@ -26,7 +26,12 @@ export interface SnapshotImage {
   layers: readonly { diffId: string; size: number }[];
   /** Each different layer once, in any order. Throws unless their digests are right. */
   read(): AsyncIterable<LayerPart>;
+  /** Gives back what the engine keeps for it, where nobody reads it. Default: it keeps nothing. */
+  close?(): Promise<void>;
 }
+
+/** A snapshot that the engine cannot read. Users see the message. */
+export class ExportRefusedError extends Error {}
 
 /** An image from an archive of a caller. Only the layers are its own bytes, and nothing has proven them yet. */
 export interface ForeignImage {
@@ -64,9 +69,9 @@ export interface EngineArchives {
   readonly architecture: string;
   /**
    * Undefined: the engine has no such snapshot of the organization. `needs`: gets the bytes that the engine stores
-   * meanwhile. Default: no snapshot of the engine is an image, and it loads alone.
+   * meanwhile, and may throw. Throws ExportRefusedError.
    */
-  open?(
+  open(
     ids: SnapshotIds,
     options: Transfer & { needs: (bytes: number) => void },
   ): Promise<SnapshotImage | undefined>;

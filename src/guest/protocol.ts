@@ -173,6 +173,8 @@ export const BOOT = {
   hashed: 21,
   /** The path of a link to the first bundle, and the content of a file in its place where there is none. */
   whole: 22,
+  /** The machine sends the files of the sandbox as an archive, and runs no program of it. */
+  archive: 23,
 } as const;
 
 /**
@@ -224,6 +226,8 @@ export const LIMIT = {
   cut: 0x1f,
   /** The bytes of a boot configuration. */
   bootBytes: 16_777_216,
+  /** The longest piece of an archive on the port of the agent. */
+  archivePiece: 32_768,
   /** A line of the port `control`, without its end. */
   controlLine: 120,
   /** The key of the handshake, and its part after each frame. */

@@ -98,6 +98,7 @@ export class TarScan {
     const whole = sizeIn(extensions.records) ?? size;
     this.entries += 1;
     const isOldFile = type === OLD_FILE && whole === 0;
+    if (type === GNU_SPARSE) throw new PullError('unsupported', HAS_SPARSE);
     if (type !== FILE && !WITHOUT_CONTENT.has(type) && !isOldFile) {
       throw new PullError('unsupported', `a layer has an entry of type ${JSON.stringify(type)}`);
     }
@@ -122,7 +123,7 @@ export class TarScan {
     }
     const records = readRecords(text);
     if ([...records.keys()].some((key) => key.startsWith('GNU.sparse.'))) {
-      throw new PullError('unsupported', 'a layer has a sparse file');
+      throw new PullError('unsupported', HAS_SPARSE);
     }
     // Readers of layers ignore the records that are for all entries.
     if (type === 'x') this.extensions.records = records;
@@ -164,6 +165,8 @@ function readRecords(text: string): Map<string, string> {
 
 const EXTRA = new Set(['x', 'g', 'L', 'K']);
 const FILE = '0';
+const GNU_SPARSE = 'S';
+const HAS_SPARSE = 'a layer has a sparse file: pack it without the option --sparse (-S) of tar';
 /** A directory, if its name ends with a slash. */
 const OLD_FILE = '\0';
 /** Links, devices, directories and pipes: the engine ignores their size. */

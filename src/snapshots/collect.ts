@@ -1,4 +1,5 @@
 import type { Context } from '../context.js';
+import { inTransaction } from '../db/transaction.js';
 import type { EngineSnapshots } from '../engine/runtime.js';
 import { Rotation } from '../fairness/rotation.js';
 import type { Term } from '../workers/lease.js';
@@ -58,7 +59,8 @@ export class Collection {
   }
 
   private async setErased(rows: readonly KeptSnapshot[]): Promise<void> {
-    if (rows.length > 0) await setErased(this.ctx.pool, rows, this.ctx.now());
+    if (rows.length === 0) return;
+    await inTransaction(this.ctx.pool, async (tx) => setErased(tx, rows, this.ctx.now()));
   }
 
   private async remove(snapshots: EngineSnapshots, snapshotId: string): Promise<boolean> {

@@ -116,14 +116,33 @@ export async function keptSnapshots(sql: Sql, engineId: string): Promise<KeptSna
 }
 
 export async function setErased(
-  sql: Sql,
+  tx: Sql,
   refs: readonly Pick<SnapshotRow, 'org_id' | 'id'>[],
   at: Instant,
 ): Promise<void> {
-  await sql.query(
+  await tx.query(
     `update snapshots p set erased_at = $3 from unnest($1::uuid[], $2::uuid[]) r (org_id, id)
      where p.org_id = r.org_id and p.id = r.id`,
     [refs.map(({ org_id }) => org_id), refs.map(({ id }) => id), at],
+  );
+  for (const ref of refs) await passSharing(tx, ref);
+}
+
+/**
+ * Charges the snapshots of builds above an erased one with its own bytes, from their next reading on. Those that it
+ * shared with one below stay shared. Waits for a snapshot that is completed meanwhile.
+ */
+async function passSharing(tx: Sql, { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>): Promise<void> {
+  await tx.query(
+    `with recursive above (id, erased_at) as (
+       select id, erased_at from snapshots where org_id = $1 and parent_id = $2 and template_id is not null
+       union all
+       select p.id, p.erased_at from above join snapshots p on p.parent_id = above.id
+       where above.erased_at is not null and p.org_id = $1 and p.template_id is not null
+     )
+     update snapshots p set shared_bytes = least(p.size_bytes, erased.shared_bytes) from above, snapshots erased
+     where p.org_id = $1 and p.id = above.id and erased.org_id = $1 and erased.id = $2`,
+    [org_id, id],
   );
 }
 
@@ -169,30 +188,18 @@ export async function lockKept(
   return rows[0];
 }
 
-/** The bytes that the snapshot of an earlier step of a build is charged with, if it is below this one. */
+/** The bytes of a snapshot of a build that the nearest one below is charged with. */
 export async function sharedBytesOf(
   tx: Sql,
   { org_id, template_id, parent_id }: Pick<SnapshotRow, 'org_id' | 'template_id' | 'parent_id'>,
 ): Promise<number> {
   if (template_id === null || parent_id === null) return 0;
-  const { rows } = await tx.query<{ size_bytes: number }>(
-    `select size_bytes from snapshots
-     where org_id = $1 and id = $2 and template_id is not null and status = 'ready' and removed_at is null`,
+  const { rows } = await tx.query<{ bytes: number }>(
+    `select case when erased_at is null then size_bytes else shared_bytes end as bytes from snapshots
+     where org_id = $1 and id = $2 and template_id is not null and size_bytes is not null`,
     [org_id, parent_id],
   );
-  return rows[0]?.size_bytes ?? 0;
-}
-
-/**
- * The snapshots above a snapshot of a build are charged with all of their bytes from their next reading on. Waits for
- * one that is completed meanwhile.
- */
-export async function endSharing(tx: Sql, { org_id, id }: Pick<SnapshotRow, 'org_id' | 'id'>): Promise<void> {
-  await tx.query(
-    `update snapshots set shared_bytes = 0 where org_id = $1 and parent_id = $2 and template_id is not null
-       and removed_at is null`,
-    [org_id, id],
-  );
+  return rows[0]?.bytes ?? 0;
 }
 
 export async function lockReady(

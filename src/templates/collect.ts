@@ -5,7 +5,7 @@ import { UPLOAD_TIMEOUT_MS } from '../http/server.js';
 import { addMillis } from '../lib/instant.js';
 import { scheduleDeletion } from '../snapshots/delete.js';
 import { failSnapshot } from '../snapshots/fail.js';
-import { endSharing, lockReady, lockSnapshot } from '../snapshots/work-queries.js';
+import { lockReady, lockSnapshot } from '../snapshots/work-queries.js';
 import type { Term } from '../workers/lease.js';
 import { deleteLeftContexts } from './context/queries.js';
 import { deleteOldLayers, unneededSnapshots } from './layer-queries.js';
@@ -33,7 +33,7 @@ export async function collectTemplates(ctx: WorkerContext, term: Term): Promise<
       const ready = await lockReady(tx, ref);
       if (ready) {
         await scheduleDeletion(tx, ready, RECONCILER, ctx.now(), 0);
-        return endSharing(tx, ref);
+        return;
       }
       const row = await lockSnapshot(tx, ref);
       if (row?.status !== 'queued' && row?.status !== 'in_progress') return;

@@ -38,11 +38,17 @@ export async function useLayers(
   return new Map(rows.map(({ digest, snapshot_id }) => [digest, snapshot_id]));
 }
 
+/** Deletes the results that a template was the last to use, or one that it replaced: no caller finds that any more. */
 export async function deleteLayersOf(
   sql: Sql,
   { orgId, templateId }: { orgId: string; templateId: string },
 ): Promise<void> {
-  await sql.query('delete from template_layers where org_id = $1 and template_id = $2', [orgId, templateId]);
+  await sql.query(
+    `delete from template_layers l using templates t, templates deleted
+     where l.org_id = $1 and t.org_id = l.org_id and t.id = l.template_id and deleted.org_id = l.org_id and deleted.id = $2
+       and (t.id = deleted.id or (t.name = deleted.name and t.tag = deleted.tag and t.removed_at is not null))`,
+    [orgId, templateId],
+  );
 }
 
 export async function deleteLayersOn(sql: Sql, workerId: string): Promise<void> {

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { GuestInit } from '../../src/engines/docker/guest-init.js';
 import { liveWorkers } from '../../src/workers/queries.js';
 import { openOwnEngine, type OwnEngine } from '../crash/support/docker-engine.js';
-import { expectRefused, run, urlOf } from '../support/cli.js';
+import { expectRefused, run, urlOf, runJson } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
 import { describeDocker, IMAGE, makeImage } from '../support/docker.js';
 import { openEngineRelay } from '../support/engine-relay.js';
@@ -42,11 +42,11 @@ describeDocker('sandkeep uninstall', () => {
     makeImage(engine.socket);
     folder = makeFolder();
     dataDir = join(folder, 'data');
-  }, 180_000);
+  });
   afterAll(async () => {
     await cleanUp(folder);
     await engine.close();
-  }, 180_000);
+  });
 
   const uninstall = (...more: string[]) =>
     run(['uninstall', '--data-dir', dataDir, '--docker-socket', engine.socket, ...more]);
@@ -199,7 +199,7 @@ describeDocker('sandkeep uninstall', () => {
       0,
       expect.stringMatching(/^The Docker engine has nothing of the installation /),
     ]);
-  }, 300_000);
+  });
 
   /** Runs the command while `act` is called before one of its requests to the engine. */
   async function uninstallBeside(isMoment: (request: string) => boolean, act: () => Promise<void>) {
@@ -256,6 +256,26 @@ describeDocker('sandkeep uninstall', () => {
       in_use: [],
     });
     expect(await inEngine()).toEqual(used);
+  });
+
+  test('says what to do when the engine does not give up a network', async () => {
+    const place = ['--data-dir', dataDir, '--docker-socket', engine.socket];
+    const { instance } = await runJson(['uninstall', '--yes', ...place]);
+    const name = `sandkeep-${instance}`;
+    await engine.docker.createNetwork({ Name: name, Labels: { [INSTANCE_LABEL]: instance } });
+    const foreign = await engine.docker.createContainer({
+      Image: IMAGE,
+      Cmd: ['sleep', '1000'],
+      HostConfig: { NetworkMode: name },
+    });
+    await foreign.start();
+    expectRefused(
+      await uninstall('--yes', '--json'),
+      `Remove those that "docker network inspect ${name}" names`,
+    );
+    await foreign.remove({ force: true });
+    expect((await uninstall('--yes')).code).toBe(0);
+    expect((await inEngine()).networks).not.toContain(instance);
   });
 
   test('refuses on an external database while a worker has its lease', async () => {

@@ -8,7 +8,7 @@ import { connectMicrovm } from '../../src/engines/microvm/connect.js';
 import { examineMicrovm } from '../../src/engines/microvm/examine.js';
 import { VolumeStore } from '../../src/volumes/storage/store.js';
 import { describeMicrovm, kernel } from '../support/microvm/needs.js';
-import { EMULATED } from '../support/microvm/service.js';
+import { ENGINE_OPTIONS } from '../support/microvm/service.js';
 
 describeMicrovm('sandkeep doctor on virtual machines', () => {
   const dataDir = mkdtempSync(join(tmpdir(), 'sandkeep-doctor-'));
@@ -64,7 +64,7 @@ describeMicrovm('sandkeep doctor on virtual machines', () => {
   test('refuses to serve with a kernel that is none, in the same words', async () => {
     const file = join(dataDir, 'vmlinuz-0');
     writeFileSync(file, 'no kernel');
-    const options = { ...EMULATED, microvmKernel: file };
+    const options = { ...ENGINE_OPTIONS, microvmEmulation: true, microvmKernel: file };
     const surroundings = { instanceId: 'doctor', dataDir, volumes: new VolumeStore(dataDir) };
     await expect(connectMicrovm(options, surroundings)).rejects.toThrow(/has no modules at/);
   });

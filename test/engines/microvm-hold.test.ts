@@ -1,13 +1,7 @@
-import { afterEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { holdProcessors } from '../../src/engines/microvm/hold.js';
 import { connectIn, requestSave, requestStop } from '../../src/engines/microvm/supervisor.js';
-import {
-  describeSupervisor,
-  endSupervised,
-  READY,
-  supervise,
-  type Supervised,
-} from '../support/fake-monitor.js';
+import { describeSupervisor, READY, supervise, type Supervised } from '../support/fake-monitor.js';
 import { until } from '../support/polling.js';
 
 /** A monitor and a sandbox that do what they are asked, and log it. The second resumption ends them. */
@@ -25,19 +19,8 @@ const HELD = `${READY}
 const commandsOf = (vm: Supervised) => [...vm.console().matchAll(/^said (.+)$/gm)].map(([, word]) => word);
 
 describeSupervisor('the processors of a virtual machine', () => {
-  const started: Supervised[] = [];
-  const begin = (script: string) => {
-    const supervised = supervise(script);
-    started.push(supervised);
-    return supervised;
-  };
-  afterEach(async () => {
-    await endSupervised(started);
-    started.length = 0;
-  });
-
   test('stand still after the sandbox has written its files, while its client is connected', async () => {
-    const vm = begin(HELD);
+    const vm = supervise(HELD);
     await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
     const { signal } = new AbortController();
     const hold = await holdProcessors(vm.places.run, signal);
@@ -72,7 +55,7 @@ describeSupervisor('the processors of a virtual machine', () => {
   });
 
   test('run again when the client of a hold goes without a word', async () => {
-    const vm = begin(HELD);
+    const vm = supervise(HELD);
     await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
     const socket = await connectIn(vm.places.run, 'supervisor.sock');
     socket.on('error', () => undefined).write('hold\n');

@@ -7,9 +7,8 @@ import { UNCHECKED_DISKS } from '../../src/disk/disk-reserve.js';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { registryReach } from '../../src/settings.js';
 import type { Client } from '../support/client.js';
-import { sh } from '../support/guest.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
-import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm } from '../support/microvm/service.js';
+import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm, shIn } from '../support/microvm/service.js';
 import { configOf, remoteImage } from '../support/private-registry.js';
 import { credentials, LOCAL, recordedAccess, serve } from '../support/pulled-images.js';
 import { startTestService, type TestService } from '../support/service.js';
@@ -43,14 +42,7 @@ describeMicrovm('images and disks of the microvm runtime', () => {
     };
     return (await client.post('/v1/sandboxes', { ...request, ...more }, running)).body;
   };
-  const inside = async (id: string, script: string) => {
-    const { guest, release } = await service.runtime.openGuest(id);
-    try {
-      return await sh(guest, script);
-    } finally {
-      release();
-    }
-  };
+  const inside = async (id: string, script: string) => shIn(service, id, script);
   /** The directory of the volume of the machine. */
   const hostVolume = async () => {
     const { body } = await client.get('/v1/volumes');

@@ -154,7 +154,7 @@ describeNetns('the rules of a virtual machine in the kernel', () => {
     await expectVerdicts(PUBLIC_PROFILE, everything('ingress', 80));
   });
 
-  test('give the verdict of the policy for any rules and packets', { timeout: 300_000 }, async () => {
+  test('give the verdict of the policy for any rules and packets', async () => {
     const packets = fc.array(packet.filter(isPossible), { minLength: 20, maxLength: 40 });
     await fc.assert(fc.asyncProperty(policy, packets, guarded, expectVerdicts), {
       numRuns: 30,

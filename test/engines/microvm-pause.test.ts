@@ -7,7 +7,7 @@ import { memoryFile } from '../../src/engines/microvm/saved-memory.js';
 import { instantFromMicros, shortInstant } from '../../src/lib/instant.js';
 import { makeClient, type Client } from '../support/client.js';
 import { allEvents, openEvents } from '../support/event-stream.js';
-import { describeMicrovm, kernel } from '../support/microvm/needs.js';
+import { describeMicrovm, onMachines } from '../support/microvm/needs.js';
 import { IMAGE, importTestImage } from '../support/microvm/service.js';
 import { until, untilStatus } from '../support/polling.js';
 import { cleanUp, kill, launch, makeFolder, ready, type Served } from '../support/processes.js';
@@ -26,10 +26,9 @@ describeMicrovm('a paused virtual machine', () => {
 
   async function serve(): Promise<void> {
     const dataDir = join(folder!, 'data');
-    const machines = ['--runtime', 'microvm', '--microvm-emulation', '--microvm-kernel', kernel!];
     const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
     const options = ['--default-disk-mib', '256', '--data-dir', dataDir];
-    served = await ready(launch(['serve', ...fixed, ...machines, ...options]), dataDir);
+    served = await ready(launch(['serve', ...fixed, ...onMachines(), ...options]), dataDir);
   }
 
   async function begin(): Promise<void> {
@@ -132,7 +131,7 @@ describeMicrovm('a paused virtual machine', () => {
     );
     const whole = (Date.now() - Date.parse(running.started_at)) / 1_000;
     expect(ran).toBeLessThan(whole - seconds_paused + 0.1);
-  }, 400_000);
+  });
 
   test('without its memory ends as lost or failed, and starts anew from its disk', async () => {
     await begin();

@@ -18,9 +18,8 @@ import { placesOf } from '../../src/engines/microvm/places.js';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { isAlive } from '../../src/engines/microvm/processes.js';
 import type { Client } from '../support/client.js';
-import { sh } from '../support/guest.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
-import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm } from '../support/microvm/service.js';
+import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm, shIn } from '../support/microvm/service.js';
 import { until, untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
@@ -73,14 +72,7 @@ describeMicrovm('volumes of virtual machines', () => {
     const { body } = await client.post('/v1/sandboxes', request(name, mounts, more), running);
     return body.error ?? { message: body.last_failure_message };
   };
-  const inside = async (id: string, ...commands: string[]) => {
-    const { guest, release } = await service.runtime.openGuest(id);
-    try {
-      return await sh(guest, commands.join('; '));
-    } finally {
-      release();
-    }
-  };
+  const inside = async (id: string, ...commands: string[]) => shIn(service, id, commands.join('; '));
   /** The file servers, and the processes that each has started. */
   const serversOf = async (id: string) => {
     const { supervisor, monitor } = (await readRecord(places(id)))!;

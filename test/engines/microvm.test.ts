@@ -9,8 +9,7 @@ import { instantFromMicros, shortInstant } from '../../src/lib/instant.js';
 import type { Client } from '../support/client.js';
 import { allEvents, openEvents } from '../support/event-stream.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
-import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm } from '../support/microvm/service.js';
-import { sh } from '../support/guest.js';
+import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm, shIn } from '../support/microvm/service.js';
 import { until, untilStatus } from '../support/polling.js';
 import { fullRequest } from '../support/sandbox-requests.js';
 import { startTestService, type TestService } from '../support/service.js';
@@ -49,14 +48,7 @@ describeMicrovm('the microvm runtime', () => {
     expect(body.status, JSON.stringify(body)).toBe('running');
     return body;
   };
-  const inside = async (id: string, script: string) => {
-    const { guest, release } = await service.runtime.openGuest(id);
-    try {
-      return await sh(guest, script);
-    } finally {
-      release();
-    }
-  };
+  const inside = async (id: string, script: string) => shIn(service, id, script);
 
   test('makes the machine of the specification, with limits around its monitor', async () => {
     const secret = 'canary-of-the-environment';
@@ -206,6 +198,14 @@ describeMicrovm('the microvm runtime', () => {
       ({ body }) => body.command?.status === 'exited',
     );
     expect(ended.body).toMatchObject({ status: 'running', command: { exit_code: 3 } });
+    expect(await inside(id, 'cat /proc/1/comm')).toBe('init');
+    await client.delete(`/v1/sandboxes/${id}`);
+  });
+
+  test('has sessions in the smallest machine, and beside a file of half its memory', async () => {
+    const { id } = await create('smallest', { resources: { vcpus: 1, memory_mib: 128 } });
+    const script = 'dd if=/dev/zero of=/large bs=1M count=64 2>/dev/null; wc -c < /large';
+    expect(await inside(id, script)).toBe(String(64 * 1024 ** 2));
     expect(await inside(id, 'cat /proc/1/comm')).toBe('init');
     await client.delete(`/v1/sandboxes/${id}`);
   });

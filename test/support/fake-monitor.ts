@@ -1,7 +1,7 @@
 import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe } from 'vitest';
+import { describe, onTestFinished } from 'vitest';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { placesOf, type SandboxPlaces } from '../../src/engines/microvm/places.js';
 import type { RunRecord } from '../../src/engines/microvm/record.js';
@@ -11,7 +11,7 @@ import { until } from './polling.js';
 
 /** A program of the shell in the place of QEMU, which says what a hostile monitor could say. */
 
-const SHELL = '/bin/bash';
+export const SHELL = '/bin/bash';
 /** Above those of installations. */
 export const USER = 0x7fff_fff0;
 
@@ -48,11 +48,10 @@ export interface Supervised {
   console(): string;
 }
 
-const folders = new Set<string>();
-
+/** It ends with the test. */
 export function supervise(script: string, options: Partial<SupervisorOptions> = {}): Supervised {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-supervised-'));
-  folders.add(directory);
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   const sandboxId = newId();
   const places = placesOf(directory, sandboxId);
   mkdirSync(places.run, { recursive: true, mode: 0o700 });
@@ -80,6 +79,7 @@ export function superviseAgain(
       ...options,
     });
     const record = async () => readRecord(places);
+    onTestFinished(async () => end({ record, ended }));
     return {
       directory,
       places,
@@ -98,17 +98,13 @@ export function superviseAgain(
   }
 }
 
-/** Supervisors end with their monitors, and those with `kill`. */
-export async function endSupervised(all: readonly Supervised[]): Promise<void> {
-  for (const supervised of all) {
-    const supervisor = (await supervised.record())?.supervisor;
-    try {
-      if (supervisor) process.kill(supervisor.pid, 'SIGKILL');
-    } catch {
-      // It has ended.
-    }
-    await supervised.ended;
+/** A supervisor ends with its monitor, and that one with `kill`. */
+async function end({ record, ended }: Pick<Supervised, 'record' | 'ended'>): Promise<void> {
+  const supervisor = (await record())?.supervisor;
+  try {
+    if (supervisor) process.kill(supervisor.pid, 'SIGKILL');
+  } catch {
+    // It has ended.
   }
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
-  folders.clear();
+  await ended;
 }

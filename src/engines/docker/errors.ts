@@ -1,4 +1,5 @@
 export const NOT_MODIFIED = 304;
+export const FORBIDDEN = 403;
 export const NOT_FOUND = 404;
 export const CONFLICT = 409;
 export const SERVER_ERROR = 500;

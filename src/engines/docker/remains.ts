@@ -3,7 +3,15 @@ import type { Remains, Removal } from '../../engine/definition.js';
 import { ExplainedError } from '../../lib/explained-error.js';
 import { explainConnectionError } from './connection-error.js';
 import { INSTANCE_LABEL } from './container.js';
-import { ALREADY_REMOVED, CONFLICT, ignoreStatus, NOT_FOUND, SERVER_ERROR, statusOf } from './errors.js';
+import {
+  ALREADY_REMOVED,
+  CONFLICT,
+  FORBIDDEN,
+  ignoreStatus,
+  NOT_FOUND,
+  SERVER_ERROR,
+  statusOf,
+} from './errors.js';
 import { INIT_LABEL } from './guest-init.js';
 import { listPulled } from './images/engine-image.js';
 import { isPauseContainer, isPauseName } from './network/pause-container.js';
@@ -163,7 +171,6 @@ async function removeObjects(docker: Docker, removable: RemovableObjects): Promi
     });
     await Promise.all(workers);
   }
-  for (const { id } of networks) await docker.getNetwork(id).remove().catch(ignoreStatus(NOT_FOUND));
   const inUse: EngineObject[] = [];
   const removeShared = async (
     objects: readonly EngineObject[],
@@ -174,15 +181,16 @@ async function removeObjects(docker: Docker, removable: RemovableObjects): Promi
     return objects.filter((object) => !refused.includes(object));
   };
   const removeImage = async (name: string) => docker.getImage(name).remove();
+  const removed = {
+    volumes: await removeShared(volumes, async (name) => docker.getVolume(name).remove()),
+    images: await removeShared(images, removeImage),
+    pulledImages: await removeShared(pulledImages, removeImage),
+    snapshotImages: await removeShared(snapshotImages, removeImage),
+  };
+  // Last, because the engine may refuse.
+  for (const network of networks) await removeNetwork(docker, network);
   return {
-    removed: {
-      containers,
-      networks,
-      volumes: await removeShared(volumes, async (name) => docker.getVolume(name).remove()),
-      images: await removeShared(images, removeImage),
-      pulledImages: await removeShared(pulledImages, removeImage),
-      snapshotImages: await removeShared(snapshotImages, removeImage),
-    },
+    removed: { containers, networks, ...removed },
     inUse,
   };
 }
@@ -200,6 +208,20 @@ async function refusedOf(
     });
   }
   return refused;
+}
+
+/** After many starts at once, Docker 20.10 counts connections of containers that are gone, until it starts again. */
+async function removeNetwork(docker: Docker, { id, name }: EngineObject): Promise<void> {
+  await docker
+    .getNetwork(id)
+    .remove()
+    .catch((cause: unknown) => {
+      if (statusOf(cause) !== FORBIDDEN) return ignoreStatus(NOT_FOUND)(cause);
+      throw new ExplainedError(
+        `the Docker engine keeps the network ${name}, and counts containers on it. Remove those that "docker network inspect ${name}" names, or restart the engine if it names none. Then repeat the command`,
+        { cause },
+      );
+    });
 }
 
 /** The engine waits ten seconds for the end of the processes. On a busy machine, hundreds of them take longer. */

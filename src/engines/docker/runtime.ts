@@ -13,7 +13,7 @@ import {
   type Runtime,
 } from '../../engine/runtime.js';
 import type { Capability } from '../../spec/capabilities.js';
-import { readHostRecord } from './command-lines.js';
+import { CommandLines } from './command-lines.js';
 import { INSTANCE_LABEL, SANDBOX_LABEL } from './container.js';
 import { openControlGroup } from './control-group.js';
 import { detectCapabilities, sharesKernel, type DetectedCapabilities } from './detect-capabilities.js';
@@ -58,6 +58,7 @@ export class DockerRuntime implements Runtime {
   readonly lacks: DetectedCapabilities['lacks'];
 
   private readonly inspections: InspectCache;
+  private readonly commandLines = new CommandLines();
   private readonly guests: DockerGuests;
   /** Undefined: the containers have kernels of their own. */
   private readonly ports: DirectPorts | undefined;
@@ -226,6 +227,7 @@ export class DockerRuntime implements Runtime {
       filters: { label: [`${INSTANCE_LABEL}=${this.parts.instanceId}`] },
     });
     this.parts.networks.repair(containers);
+    this.commandLines.keepOnly(new Set(containers.map(({ Id }) => Id)));
     this.parts.calls.keepOnly(new Set(containers.map(({ Labels }) => Labels[SANDBOX_LABEL] ?? '')));
     const holdings = await this.inspections.list(
       containers.filter((container) => !isPauseContainer(container) && !isGatewayHolder(container)),
@@ -244,7 +246,7 @@ export class DockerRuntime implements Runtime {
   async commandStates(sandboxIds: readonly string[]): Promise<ReadonlyMap<string, CommandState>> {
     const states = new Map<string, CommandState>();
     for (const { id, sandboxId, pid } of this.inspections.containersOf(sandboxIds)) {
-      const state = pid > 0 ? await readHostRecord(id, pid) : undefined;
+      const state = pid > 0 ? await this.commandLines.read(id, pid) : undefined;
       if (state !== undefined) states.set(sandboxId, state);
     }
     return states;
@@ -313,6 +315,7 @@ export class DockerRuntime implements Runtime {
 
   async close(): Promise<void> {
     await this.captures.close();
+    this.commandLines.close();
     this.guests.close();
     this.ports?.close();
     await this.parts.networks.close();

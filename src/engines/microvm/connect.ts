@@ -19,6 +19,7 @@ import { IMAGES_DIRECTORY } from './images/images-directory.js';
 import { ownArchitecture } from './images/own-architecture.js';
 import { VmImages } from './images/vm-images.js';
 import { readIdentity } from './identity.js';
+import { explainNoKvm, WITHOUT_KVM } from './kvm-probe.js';
 import { requireKvm, requireMonitor, versionOf } from './machine.js';
 import { parsePool } from './network/address-pool.js';
 import { VmNetworks } from './network/vm-networks.js';
@@ -56,6 +57,7 @@ export async function connectMicrovm(
   const monitor = requireMonitor();
   const kvm = isEmulated ? undefined : requireKvm();
   const version = await versionOf(monitor);
+  const noKvm = isEmulated ? undefined : await explainNoKvm({ monitor });
   const directory = join(dataDir, DIRECTORY);
   mkdirSync(sandboxesDirectory(directory), { recursive: true, mode: 0o700 });
   const snapshots = new SnapshotStore(snapshotsDirectory(directory));
@@ -100,6 +102,11 @@ export async function connectMicrovm(
     ...(noSharing === undefined ? [] : [`no volumes, because ${noSharing}`]),
     ...(noSharing === undefined && noDisks !== undefined ? [`no caps of volumes, because ${noDisks}`] : []),
   ].map((words) => `; ${words}`);
+  const warnings = [
+    ...(isEmulated ? [EMULATION] : []),
+    // Sandboxes that run are adopted all the same, so the service starts.
+    ...(noKvm === undefined ? [] : [`No virtual machine starts here: ${noKvm}. Instead, ${WITHOUT_KVM}`]),
+  ];
   return new MicrovmRuntime({
     parts: {
       directory,
@@ -133,7 +140,7 @@ export async function connectMicrovm(
       smallestMemoryMib: SMALLEST_MEMORY_MIB,
       sharedCpuMillis,
     },
-    warnings: isEmulated ? [EMULATION] : undefined,
+    warnings: warnings.length === 0 ? undefined : warnings,
     description: `microvm: virtual machines of QEMU ${version} ${how}, network: ${networks.description}${unlimited}${lacks.join('')}`,
   });
 }

@@ -10,8 +10,11 @@ import {
 import { join } from 'node:path';
 
 const ROOT = '/sys/fs/cgroup';
-/** All virtual machines of the machine share one weight of the CPU, as containers of the Docker runtime do. */
-const TOP = 'sandkeep-microvm';
+/**
+ * All virtual machines of the machine share one weight of the CPU, as containers of the Docker runtime do. Emulated
+ * ones have another: two installations would replace the weight of each other.
+ */
+const TOP = { hardware: 'sandkeep-microvm', emulated: 'sandkeep-microvm-emulated' };
 /** A process or service of the machine has 1024, or 100 in version 2. */
 const WEIGHT = { shares: 256, weight: 25 };
 /** An emulated processor has many times the work. Beside a busy test it would starve. */
@@ -34,6 +37,8 @@ export interface GroupLimits {
 export class ControlGroups {
   private constructor(
     private readonly version: 1 | 2,
+    /** With the groups of other installations, below each root. */
+    private readonly top: string,
     /** The group of this installation, below each root. */
     private readonly name: string,
     private readonly weight: typeof WEIGHT,
@@ -52,9 +57,11 @@ export class ControlGroups {
 
   /** Undefined: this process may not write them. */
   static open(name: string, { isEmulated }: { isEmulated: boolean }): ControlGroups | undefined {
+    const top = isEmulated ? TOP.emulated : TOP.hardware;
     const groups = new ControlGroups(
       versionOfMachine(),
-      join(TOP, name),
+      top,
+      join(top, name),
       isEmulated ? EMULATED_WEIGHT : WEIGHT,
     );
     try {
@@ -139,15 +146,15 @@ export class ControlGroups {
   private prepare(): void {
     if (this.version === 2) {
       const all = CONTROLLERS.map((controller) => `+${controller}`).join(' ');
-      for (const parent of ['', TOP, this.name]) {
+      for (const parent of ['', this.top, this.name]) {
         mkdirSync(join(ROOT, parent), { recursive: true });
         writeFileSync(join(ROOT, parent, 'cgroup.subtree_control'), all);
       }
-      writeFileSync(join(ROOT, TOP, 'cpu.weight'), String(this.weight.weight));
+      writeFileSync(join(ROOT, this.top, 'cpu.weight'), String(this.weight.weight));
       return;
     }
     for (const controller of CONTROLLERS) mkdirSync(join(ROOT, controller, this.name), { recursive: true });
-    writeFileSync(join(ROOT, 'cpu', TOP, 'cpu.shares'), String(this.weight.shares));
+    writeFileSync(join(ROOT, 'cpu', this.top, 'cpu.shares'), String(this.weight.shares));
   }
 
   private tryWrite(controller: (typeof CONTROLLERS)[number], id: string, file: string, value: string): void {

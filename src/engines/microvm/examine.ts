@@ -8,6 +8,7 @@ import type { ValuesOf } from '../../options/option.js';
 import { findKernel } from './boot/kernel.js';
 import { readModules } from './boot/modules.js';
 import { ControlGroups } from './control-groups.js';
+import { explainNoKvm, WITHOUT_KVM } from './kvm-probe.js';
 import { findProgram, KVM_DEVICE, monitorName, requireKvm, versionOf } from './machine.js';
 import { explainNoGateway } from '../../machine-network/gateway/gateway-probe.js';
 import { explainNoNetwork, explainNoPublishing } from './network/network-probe.js';
@@ -20,7 +21,7 @@ type ExaminedOptions = Pick<ValuesOf<typeof MICROVM_OPTIONS>, 'microvmEmulation'
 /** The programs beside the monitor, which make the disks of sandboxes. */
 const DISK_PROGRAMS = ['qemu-img', 'mke2fs'];
 
-/** Starts no virtual machine. */
+/** Lets no virtual machine run. */
 export async function examineMicrovm(
   options: ExaminedOptions,
   { system, dataDir, isRequired }: ExaminationContext,
@@ -32,7 +33,7 @@ export async function examineMicrovm(
     await examineMonitor(system),
     examineDiskPrograms(system),
     await examineKernel(options.microvmKernel, system),
-    options.microvmEmulation ? EMULATED : examineKvm(),
+    options.microvmEmulation ? EMULATED : await examineKvm(),
   ].map(lacking);
   return {
     findings: [...findings, examineGroups(), await examineNetwork(), await examineVolumes(system)],
@@ -95,10 +96,13 @@ async function examineKernel(named: string | undefined, system: HostSystem): Pro
   }
 }
 
-function examineKvm(): Finding {
+async function examineKvm(): Promise<Finding> {
   const check = 'kvm';
   try {
     const { group } = requireKvm();
+    const monitor = findProgram(monitorName() ?? '');
+    const reason = monitor === undefined ? undefined : await explainNoKvm({ monitor });
+    if (reason !== undefined) return { check, state: 'missing', found: reason, remedy: WITHOUT_KVM };
     const who = group === undefined ? 'every user' : `the group ${group}`;
     return { check, state: 'ok', found: `${KVM_DEVICE} is open to ${who}` };
   } catch (error) {

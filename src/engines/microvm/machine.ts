@@ -60,13 +60,13 @@ export function requireKvm(): KvmDevice {
   const found = statSync(KVM_DEVICE, { throwIfNoEntry: false });
   if (!found)
     throw new ExplainedError(
-      `there is no ${KVM_DEVICE}: switch on the virtualization of the processor (or nested virtualization in a virtual machine), and load the module kvm_intel or kvm_amd`,
+      `there is no ${KVM_DEVICE}: switch on the virtualization of the processor (or nested virtualization in a virtual machine), and load the module kvm_intel or kvm_amd; for tests alone, --microvm-emulation needs none`,
     );
   const isForAll = (found.mode & 0o006) === 0o006;
   const isForGroup = (found.mode & 0o060) === 0o060 && found.gid !== 0;
   if (isForAll) return { group: undefined };
   if (isForGroup) return { group: found.gid };
   throw new ExplainedError(
-    `only root may open ${KVM_DEVICE}, and monitors are not root: chgrp kvm ${KVM_DEVICE} && chmod 0660 ${KVM_DEVICE}`,
+    `only root may open ${KVM_DEVICE}, and monitors are not root: groupadd --force --system kvm && chgrp kvm ${KVM_DEVICE} && chmod 0660 ${KVM_DEVICE}`,
   );
 }

@@ -107,6 +107,25 @@ export function monitorArguments(machine: VirtualMachine): string[] {
   ];
 }
 
+/** Those of a monitor that makes a machine like those of sandboxes, lets it run no instruction, and obeys its input. */
+export function probeArguments(program: string, processor: Pick<VirtualMachine, 'isEmulated'>): string[] {
+  return [
+    program,
+    '-nodefaults',
+    '-no-user-config',
+    '-display',
+    'none',
+    '-S',
+    '-machine',
+    MACHINE,
+    ...processorArguments(processor),
+    '-m',
+    '16M',
+    '-qmp',
+    'stdio',
+  ];
+}
+
 /** A digest of the machine: a monitor continues only a memory of the same one, by the same version of QEMU. */
 export function shapeOf(
   machine: Pick<VirtualMachine, 'isEmulated' | 'vcpus' | 'memoryMib' | 'disks' | 'mac'>,
@@ -121,7 +140,7 @@ export function shapeOf(
 /** Without PCI, and with the tables by which a kernel of a distribution finds the devices. */
 const MACHINE = 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on';
 
-function processorArguments({ isEmulated }: Pick<VirtualMachine, 'isEmulated'>): string[] {
+export function processorArguments({ isEmulated }: Pick<VirtualMachine, 'isEmulated'>): string[] {
   if (!isEmulated) return ['-accel', 'kvm', '-cpu', 'host'];
   return ['-accel', `tcg,tb-size=${TRANSLATION_MIB}`, '-cpu', 'qemu64'];
 }

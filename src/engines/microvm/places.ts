@@ -3,7 +3,7 @@ import { join } from 'node:path';
 /** The part of the data directory that is the engine's. Only the user of the service enters it. */
 export const DIRECTORY = 'microvm';
 
-/** The files of one sandbox. */
+/** The files of one virtual machine. */
 export interface SandboxPlaces {
   directory: string;
   identity: string;
@@ -29,7 +29,10 @@ export function sandboxesDirectory(engineDirectory: string): string {
 }
 
 export function placesOf(engineDirectory: string, sandboxId: string): SandboxPlaces {
-  const directory = join(sandboxesDirectory(engineDirectory), sandboxId);
+  return placesIn(join(sandboxesDirectory(engineDirectory), sandboxId));
+}
+
+export function placesIn(directory: string): SandboxPlaces {
   const run = join(directory, 'run');
   return {
     directory,
@@ -49,6 +52,11 @@ export function placesOf(engineDirectory: string, sandboxId: string): SandboxPla
 
 export function snapshotsDirectory(engineDirectory: string): string {
   return join(engineDirectory, 'snapshots');
+}
+
+/** A directory for each machine that reads a snapshot. */
+export function exportsDirectory(engineDirectory: string): string {
+  return join(engineDirectory, 'exports');
 }
 
 /** Supervisors write to it at each change. */

@@ -48,27 +48,61 @@ export async function prepareBoot(
 ): Promise<Boot> {
   const { kernel, initramfs, modules } = boot;
   const trusted = trustsMore(run.spec) ? bootTrust(await authoritiesFor(run.spec, services)) : undefined;
+  const configuration = runConfiguration(run, {
+    image: identity.image,
+    modules,
+    network: network ?? null,
+    sharedFiles,
+    isCopy,
+    files: [...resolverFiles(run, network), ...(trusted?.files ?? [])],
+    trust: trusted?.trust ?? null,
+  });
+  return {
+    configuration: await openConfiguration(configuration).catch((error: unknown) => {
+      if (error instanceof RangeError) throw new StartRefusedError(error.message, { cause: error });
+      throw error;
+    }),
+    kernel,
+    initramfs,
+    commandLine: kernelOptions({ isEmulated }),
+  };
+}
+
+/** For a machine that sends the files of its disks as an archive, and runs no program of them. */
+export async function prepareArchiveBoot({
+  boot: { kernel, initramfs },
+  isEmulated,
+}: Pick<MicrovmParts, 'boot' | 'isEmulated'>): Promise<Boot> {
+  return {
+    configuration: await openConfiguration(ARCHIVE),
+    kernel,
+    initramfs,
+    commandLine: kernelOptions({ isEmulated }),
+  };
+}
+
+const ARCHIVE: BootConfiguration = {
+  isArchive: true,
+  hostName: 'export',
+  user: null,
+  workdir: '/',
+  environment: [],
+  arguments: [],
+  rlimits: [],
+  modules: [],
+  patches: [],
+  files: [],
+  mounts: [],
+  network: null,
+  restricted: true,
+};
+
+/** An open descriptor of a file that has no name any more. */
+async function openConfiguration(configuration: BootConfiguration): Promise<number> {
   const file = join(MEMORY, `sandkeep-${newId()}`);
   try {
-    const configuration = runConfiguration(run, {
-      image: identity.image,
-      modules,
-      network: network ?? null,
-      sharedFiles,
-      isCopy,
-      files: [...resolverFiles(run, network), ...(trusted?.files ?? [])],
-      trust: trusted?.trust ?? null,
-    });
     await writeBootConfiguration(file, configuration);
-    return {
-      configuration: openSync(file, 'r'),
-      kernel,
-      initramfs,
-      commandLine: kernelOptions({ isEmulated }),
-    };
-  } catch (error) {
-    if (error instanceof RangeError) throw new StartRefusedError(error.message, { cause: error });
-    throw error;
+    return openSync(file, 'r');
   } finally {
     await rm(file, { force: true });
   }

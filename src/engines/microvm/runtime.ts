@@ -27,7 +27,7 @@ import type { RunRecord } from './record.js';
 import { isAlive, isRunning, transfersOf, useOf } from './processes.js';
 import { discardSaved, memoryFile, mostSavedMib } from './saved-memory.js';
 import { DiskCaptures } from './snapshots/disk-captures.js';
-import { ImageImports } from './snapshots/image-imports.js';
+import { VmArchives } from './snapshots/vm-archives.js';
 import { VmStarts } from './starts.js';
 import type { RunningNetwork } from './network/vm-networks.js';
 import { askUse, DESCRIPTOR, requestSave, requestStop } from './supervisor.js';
@@ -74,7 +74,7 @@ export class MicrovmRuntime implements Runtime {
   };
 
   readonly snapshots: DiskCaptures;
-  readonly snapshotArchives: ImageImports;
+  readonly snapshotArchives: VmArchives;
 
   private readonly parts: MicrovmParts;
   private readonly starts: VmStarts;
@@ -92,7 +92,7 @@ export class MicrovmRuntime implements Runtime {
     this.description = description;
     this.warnings = warnings;
     this.snapshots = new DiskCaptures(parts);
-    this.snapshotArchives = new ImageImports(parts);
+    this.snapshotArchives = new VmArchives(parts);
     this.starts = new VmStarts(parts, this.snapshots);
     this.capabilities = new Set([
       ...CAPABILITIES,
@@ -106,6 +106,7 @@ export class MicrovmRuntime implements Runtime {
     this.running = new Map();
     await rm(this.removedDirectory, { recursive: true, force: true });
     await this.parts.images.removeLeftovers();
+    await this.snapshotArchives.machines.removeLeftovers();
     await this.list();
   }
 

@@ -32,6 +32,8 @@ export interface SupervisorOptions {
   ports?: readonly PublishedPort[];
   /** The descriptor of the memory that the monitor continues. Undefined: it starts anew. */
   restored?: number | undefined;
+  /** The machine ends with this process. Default: false. */
+  endsWithService?: boolean;
   /** Default: 10 MiB. */
   outputFileBytes?: number;
   /** The most of each file that the monitor writes. */
@@ -48,10 +50,11 @@ export interface SupervisorOptions {
   monitor: readonly string[];
 }
 
-/** Starts a supervisor, which outlives this process. `ended` resolves when it has ended. */
+/** Starts a supervisor, which outlives this process by default. `ended` resolves when it has ended. */
 export function startSupervisor(options: SupervisorOptions): { ended: Promise<void> } {
   const { runDirectory, user, alsoGroup, joined, changes, namespace, files, monitor } = options;
   const {
+    endsWithService = false,
     outputFileBytes = OUTPUT_FILE_BYTES,
     diskFileMib,
     restored,
@@ -68,6 +71,7 @@ export function startSupervisor(options: SupervisorOptions): { ended: Promise<vo
         ...first,
         `--user=${user}`,
         ...(alsoGroup === undefined ? [] : [`--also-group=${alsoGroup}`]),
+        ...(endsWithService ? [`--service=${process.pid}`] : []),
         `--changes=${DESCRIPTOR.changes}`,
         ...(namespace === undefined ? [] : [`--kept=${DESCRIPTOR.namespace}`]),
         `--inherited=${DESCRIPTOR.first + files.length}`,
@@ -151,7 +155,8 @@ export async function requestStop(runDirectory: string, graceMs: number): Promis
   } catch {
     return false;
   }
-  const closed = once(socket, 'close');
+  // Not `once` of node:events, which rejects at an error: a supervisor that ends may reset the connection.
+  const closed = new Promise((resolve) => socket.once('close', resolve));
   socket.on('error', () => undefined);
   socket.resume();
   socket.write(`stop ${Math.ceil(graceMs)}\n`);

@@ -1,4 +1,5 @@
 import { StartRefusedError } from '../../engine/runtime.js';
+import { lastWords } from './last-words.js';
 import { readRecord } from './read-record.js';
 import type { MicrovmParts } from './parts.js';
 import type { SandboxPlaces } from './places.js';
@@ -31,17 +32,23 @@ export async function untilReady(
     const record = await readRecord(places);
     if (signal.aborted && (record !== undefined || wasOver)) return;
     if (record?.readyAt !== undefined && record.startedAt !== undefined) return;
-    if (record?.end !== undefined) throw refusalOf(record.failed);
-    if (wasOver) throw refusalOf();
+    if (record?.end !== undefined) throw await refusalOf(places, record.failed);
+    if (wasOver) throw await refusalOf(places);
     if (performance.now() > limit) {
       await requestStop(places.run, 0);
-      throw new StartRefusedError('the virtual machine has not become ready in time');
+      throw await refusalOf(places, LATE);
     }
     await Promise.race([changes.next(LOOK_MS, signal.aborted ? undefined : signal), over]);
   }
 }
 
-/** The console has the words of the monitor, which are not for callers: they name files of the machine. */
-function refusalOf(words = 'the virtual machine ended before its first program ran'): Error {
-  return new StartRefusedError(words);
+const ENDED =
+  'the virtual machine ended before its first program ran: the operator finds why in the log of the service';
+const LATE =
+  'the virtual machine has not become ready in time: the operator finds its last words in the log of the service';
+
+/** The words of the monitor are for the log alone: they name files of the machine. */
+async function refusalOf(places: SandboxPlaces, message = ENDED): Promise<Error> {
+  const words = await lastWords(places);
+  return new StartRefusedError(message, words === '' ? {} : { cause: new Error(words) });
 }

@@ -22,7 +22,7 @@ export class SimulatedArchives implements EngineArchives {
 
   async open(
     { orgId, snapshotId }: SnapshotIds,
-    { needs }: Parameters<NonNullable<EngineArchives['open']>>[1],
+    { needs }: Parameters<EngineArchives['open']>[1],
   ): Promise<SnapshotImage | undefined> {
     const all = await this.snapshots.list();
     if (!all.some((one) => one.orgId === orgId && one.snapshotId === snapshotId)) return undefined;

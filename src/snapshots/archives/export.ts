@@ -3,11 +3,12 @@ import type { Caller } from '../../access/caller.js';
 import { readerOf } from '../../access/reader.js';
 import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
+import { ExportRefusedError } from '../../engine/snapshot-archives.js';
 import { ApiError } from '../../http/errors.js';
 import type { Step } from '../../registry/step.js';
 import { findSnapshot, isComplete, type CompleteSnapshot, type SnapshotKey } from '../queries.js';
 import { layoutOf, type Layout } from './layout.js';
-import { archivesOf, refuseExports } from './supported.js';
+import { archivesOf } from './supported.js';
 
 /** Throws `snapshot_not_found`. */
 export async function findExported(
@@ -30,24 +31,35 @@ export async function exportSnapshot(
   const { id, name } = row;
   const needs = (bytes: number) => ctx.disk.check('engine', bytes);
   const archives = archivesOf(ctx.runtime);
-  if (!archives.open) refuseExports(ctx.runtime);
-  const image = await archives.open({ orgId, snapshotId: id }, { step, signal, needs });
+  const image = await archives.open({ orgId, snapshotId: id }, { step, signal, needs }).catch(explain);
   if (!image) {
     throw new ApiError(
       'snapshot_not_found',
       'the engine has no data of the snapshot any more: make it again',
     );
   }
-  const layout = layoutOf(row, image);
-  await inTransaction(ctx.pool, async (tx) =>
-    recordEvent(tx, {
-      orgId,
-      type: 'snapshot_exported',
-      actor,
-      resourceId: id,
-      at: ctx.now(),
-      payload: { snapshot_id: id, name, image_digest: layout.digest, bytes: layout.bytes },
-    }),
-  );
-  return layout;
+  try {
+    const layout = layoutOf(row, image);
+    await inTransaction(ctx.pool, async (tx) =>
+      recordEvent(tx, {
+        orgId,
+        type: 'snapshot_exported',
+        actor,
+        resourceId: id,
+        at: ctx.now(),
+        payload: { snapshot_id: id, name, image_digest: layout.digest, bytes: layout.bytes },
+      }),
+    );
+    return layout;
+  } catch (error) {
+    await image.close?.();
+    throw error;
+  }
+}
+
+function explain(error: unknown): never {
+  if (!(error instanceof ExportRefusedError)) throw error;
+  throw new ApiError('not_supported', `the snapshot cannot be exported: ${error.message}`, null, {
+    cause: error,
+  });
 }

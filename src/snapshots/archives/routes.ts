@@ -19,7 +19,10 @@ import { SnapshotResponse } from '../schema.js';
 import { exportSnapshot, findExported } from './export.js';
 import { importSnapshot } from './import.js';
 
-/** The engine or the service keeps the archive of each on its disk, and reads it as fast as the client takes it. */
+/**
+ * The engine or the service keeps the archive of each on its disk, and reads it as fast as the client takes it. An
+ * export of a microVM has a machine of its own.
+ */
 export const TRANSFERS = { total: 4, each: 2 };
 const TAR = 'application/x-tar';
 const tags = ['snapshots'];

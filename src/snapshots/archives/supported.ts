@@ -3,14 +3,6 @@ import type { EngineArchives } from '../../engine/snapshot-archives.js';
 import { ApiError } from '../../http/errors.js';
 import { refuseWithoutSnapshots } from '../supported.js';
 
-export function refuseExports({ name }: Runtime): never {
-  throw new ApiError(
-    'not_supported',
-    `the ${name} runtime keeps disks, and exports none as images: move files through a volume, or build an image`,
-    { capability: 'disk_snapshots' },
-  );
-}
-
 /** Throws `not_supported`. */
 export function archivesOf(runtime: Runtime): EngineArchives {
   refuseWithoutSnapshots(runtime);

@@ -231,6 +231,11 @@ describe('an import', () => {
     const foreign = { ...config, architecture: 'riscv64' };
     const twice = (saved[configFile!] as Buffer).toString().replace('"rootfs"', '"Rootfs":{},"rootfs"');
     const sparse = await layerOf({}, [{ name: 'x', type: 'file', pax: { 'GNU.sparse.major': '1' } }]);
+    const sparseOfGnu = Buffer.from(layer);
+    sparseOfGnu.write('S', 156);
+    sparseOfGnu.write(' '.repeat(8), 148);
+    const sum = sparseOfGnu.subarray(0, 512).reduce((left, byte) => left + byte);
+    sparseOfGnu.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
     const longName = { name: 'x', type: 'file' as const, pax: { path: 'x'.repeat(1_000_000) } };
     const longNames = await layerOf(
       {},
@@ -264,7 +269,11 @@ describe('an import', () => {
       'a field twice': [packFiles({ ...saved, [configFile!]: Buffer.from(twice) }), /twice/],
       'no layers': [packFiles(savedFiles([])), /no layers/],
       'too many layers': [packFiles(savedFiles(Array.from({ length: 126 }, () => layer))), /126 layers/],
-      'a sparse file': [packFiles(savedFiles([sparse])), /sparse/],
+      'a sparse file': [packFiles(savedFiles([sparse])), /without the option --sparse/],
+      'a sparse file of an earlier form': [
+        packFiles(savedFiles([sparseOfGnu])),
+        /without the option --sparse/,
+      ],
       'a path outside': [
         packFiles({
           ...without(saved, '0/layer.tar'),

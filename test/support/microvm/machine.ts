@@ -11,13 +11,14 @@ import {
   type BootConfiguration,
 } from '../../../src/engines/microvm/boot/configuration.js';
 import { kernelOptions } from '../../../src/engines/microvm/boot/kernel-options.js';
+import { processorArguments } from '../../../src/engines/microvm/monitor.js';
 import type { GuestAgent } from '../../../src/guest/agent.js';
 import { initArguments, type InitOptions } from '../../../src/guest/programs.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
 import { until } from '../polling.js';
 import { makeBusyboxBase, makeDisk } from './disks.js';
-import { kernel } from './needs.js';
+import { isEmulated, kernel } from './needs.js';
 
 const ENVIRONMENT = ['PATH=/bin', 'COLOUR=blue'];
 
@@ -102,8 +103,8 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
     [
       ['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-serial', 'stdio'],
       ['-machine', 'microvm,acpi=on,rtc=on,pit=on,pic=on,usb=off,pcie=off,isa-serial=on'],
-      ['-accel', 'tcg,tb-size=64', '-cpu', 'qemu64', '-m', `${memoryMib}M`],
-      ['-kernel', made.kernel, '-initrd', made.initramfs, '-append', kernelOptions({ isEmulated: true })],
+      [...processorArguments({ isEmulated }), '-m', `${memoryMib}M`],
+      ['-kernel', made.kernel, '-initrd', made.initramfs, '-append', kernelOptions({ isEmulated })],
       ['-device', 'virtio-serial-device', ...['agent', 'control', 'output'].flatMap(port).flat()],
       drive('base', 'raw', makeBusyboxBase(directory), true),
       drive('disk', 'qcow2', disk, false),

@@ -17,12 +17,22 @@ const PACKAGES: Readonly<Record<string, string>> = {
 
 /** The kernel of the machines of tests. */
 export const kernel = process.env['SANDKEEP_TEST_KERNEL'] ?? newestIn(CACHE) ?? newestIn('/boot');
+/** SANDKEEP_TEST_KVM=required: the machines of tests run with KVM. Default: their processors are emulated. */
+export const isEmulated = process.env['SANDKEEP_TEST_KVM'] !== 'required';
+/** The flags of `sandkeep serve` for the machines of tests. */
+export const onMachines = (): string[] => [
+  '--runtime',
+  'microvm',
+  ...(isEmulated ? ['--microvm-emulation'] : []),
+  '--microvm-kernel',
+  kernel!,
+];
 /** Debian 12 has it in the first place, and later releases in the other. */
 const FILE_SERVERS = ['/usr/lib/qemu/virtiofsd', '/usr/libexec/virtiofsd'];
 const reason = whyNot();
 
 /**
- * Tests that boot virtual machines, by software emulation. Without its programs they are skipped with the reason; with
+ * Tests that boot virtual machines. Without its programs they are skipped with the reason; with
  * SANDKEEP_TEST_MICROVM=required, as in CI, they fail.
  */
 export const describeMicrovm =

@@ -12,9 +12,10 @@ import { OVERHEAD_MIB } from '../../../src/engines/microvm/options.js';
 import type { MicrovmRuntime } from '../../../src/engines/microvm/runtime.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
 import type { Client } from '../client.js';
+import { sh } from '../guest.js';
 import { until } from '../polling.js';
 import type { TestOptions, TestService } from '../service.js';
-import { kernel } from './needs.js';
+import { isEmulated, kernel } from './needs.js';
 
 /** The name of an image that holds busybox with every applet, and an entrypoint of its own user. */
 export const IMAGE = 'sandkeep-test:busybox';
@@ -40,7 +41,7 @@ export async function importTestImage(dataDir: string, programs: readonly string
   });
 }
 
-/** Options that put a test service on virtual machines whose processors are emulated. */
+/** Options that put a test service on virtual machines. */
 export function onMicrovm(
   dataDir: string,
   surroundings: Partial<Surroundings> = {},
@@ -48,27 +49,27 @@ export function onMicrovm(
 ): Pick<TestOptions, 'runtime'> {
   return {
     runtime: async (instanceId, volumes) =>
-      connectEmulated(dataDir, { instanceId, volumes, ...surroundings }, options),
+      connectForTest(dataDir, { instanceId, volumes, ...surroundings }, options),
   };
 }
 
 /** The options of the engine, with the kernel of tests. */
-export const EMULATED = {
+export const ENGINE_OPTIONS = {
   microvmKernel: kernel,
   microvmOverheadMib: OVERHEAD_MIB,
   microvmAddresses: undefined,
   microvmResolvers: undefined,
   microvmAllow: [],
-  microvmEmulation: true,
+  microvmEmulation: isEmulated,
 };
 
-async function connectEmulated(
+async function connectForTest(
   dataDir: string,
   surroundings: Partial<Surroundings>,
   options: Partial<Parameters<typeof connectMicrovm>[0]>,
 ): Promise<MicrovmRuntime> {
   return connectMicrovm(
-    { ...EMULATED, ...options },
+    { ...ENGINE_OPTIONS, ...options },
     {
       instanceId: 'test',
       dataDir,
@@ -77,6 +78,20 @@ async function connectEmulated(
       ...surroundings,
     },
   );
+}
+
+/** The output of a script in a sandbox. */
+export async function shIn(
+  { runtime }: Pick<TestService, 'runtime'>,
+  sandboxId: string,
+  script: string,
+): Promise<string> {
+  const { guest, release } = await runtime.openGuest(sandboxId);
+  try {
+    return await sh(guest, script);
+  } finally {
+    release();
+  }
 }
 
 /** Destroys the sandboxes of these organizations, and waits until the engine holds none. */

@@ -11,11 +11,10 @@ import { imageConfigOf, type ImageConfig } from '../../../registry/image-config.
 import { IMAGE_LABEL, INSTANCE_LABEL, SANDBOX_LABEL } from '../container.js';
 import { ALREADY_REMOVED, CONFLICT, engineMessage, ignoreStatus, NOT_FOUND, statusOf } from '../errors.js';
 import { findContainer, type DockerParts } from '../parts.js';
-import { CAPTURE_COMMENT, listCommits } from './left-commits.js';
+import { listCommits, newAttempt, type Attempt } from './left-commits.js';
 import {
   baseBytesOf,
   capturedOf,
-  captureName,
   inspectSnapshot,
   listSnapshots,
   makeSnapshotImage,
@@ -38,7 +37,7 @@ const CHANGED =
   'the sandbox was started, stopped or deleted during the capture: repeat the request when it is at rest';
 
 interface OwnCapture {
-  snapshotId: string;
+  attempt: Attempt;
   done: Promise<unknown>;
   /** The service has stopped or removed the sandbox meanwhile. */
   isDisturbed: boolean;
@@ -70,10 +69,15 @@ export class DiskCaptures implements EngineSnapshots {
   }
 
   async capture(capture: Capture, signal: AbortSignal): Promise<Captured> {
-    const { sandboxId, snapshotId } = capture;
+    const { sandboxId } = capture;
     await this.ended(sandboxId, signal);
     signal.throwIfAborted();
-    const entry: OwnCapture = { snapshotId, done: Promise.resolve(), isDisturbed: false, isAtRest: false };
+    const entry: OwnCapture = {
+      attempt: newAttempt(),
+      done: Promise.resolve(),
+      isDisturbed: false,
+      isAtRest: false,
+    };
     const work = this.captureNow(capture, entry).then(async (captured) => {
       await capture.alongside?.();
       return captured;
@@ -159,7 +163,7 @@ export class DiskCaptures implements EngineSnapshots {
         await admit?.(await this.bytesOf(before.Id, below));
         // A stop before the pause has a grace period, in which the sandbox may be resumed.
         if (own.isDisturbed) throw new CaptureRefusedError('sandbox_changed', CHANGED);
-        const id = await this.commit(before.Id, snapshotId);
+        const id = await this.commit(before.Id, own.attempt);
         const after = await docker.getContainer(before.Id).inspect().catch(ignoreStatus(NOT_FOUND));
         if (own.isDisturbed || !after || momentOf(after) !== momentOf(before)) {
           throw new CaptureRefusedError('sandbox_changed', CHANGED);
@@ -176,8 +180,10 @@ export class DiskCaptures implements EngineSnapshots {
       return capturedOf(image, below, instanceId);
     } finally {
       // The sweep finds it after a failure.
-      const committed = untimed.getImage(captureName(snapshotId));
-      await committed.remove().catch(() => undefined);
+      await untimed
+        .getImage(own.attempt.name)
+        .remove()
+        .catch(() => undefined);
     }
   }
 
@@ -225,13 +231,11 @@ export class DiskCaptures implements EngineSnapshots {
     return below.Size - baseBytesOf(below, this.parts.instanceId) + SizeRw;
   }
 
-  /** Returns the id of the image: the end of an earlier commit may take its name. */
-  private async commit(containerId: string, snapshotId: string): Promise<string> {
-    const [repo, tag] = captureName(snapshotId).split(':');
+  /** Returns the id of the image. */
+  private async commit(containerId: string, { name, comment }: Attempt): Promise<string> {
+    const [repo, tag] = name.split(':');
     const container = this.parts.untimed.getContainer(containerId);
-    const committed = await container
-      .commit({ repo, tag, pause: false, comment: CAPTURE_COMMENT })
-      .catch(refuseIfChanged);
+    const committed = await container.commit({ repo, tag, pause: false, comment }).catch(refuseIfChanged);
     return (committed as { Id: string }).Id;
   }
 
@@ -252,15 +256,13 @@ export class DiskCaptures implements EngineSnapshots {
     } catch {}
   }
 
-  /** The engine completes a commit whose process was killed, and a repeated one takes the name of its image. */
+  /** The engine completes a commit whose process was killed, at any time. */
   private async removeLeftCommits(): Promise<void> {
     const { docker, instanceId } = this.parts;
     const commits = await listCommits(docker, instanceId);
-    const current = new Set([...this.capturing.values()].map(({ snapshotId }) => captureName(snapshotId)));
-    for (const { id, names } of commits) {
-      if (names.some((name) => current.has(name))) continue;
-      // It may be that of a commit in progress, whose name another one took.
-      if (names.length === 0 && this.capturing.size > 0) continue;
+    const current = new Set([...this.capturing.values()].map(({ attempt }) => attempt.comment));
+    for (const { id, comment } of commits) {
+      if (current.has(comment)) continue;
       await docker
         .getImage(id)
         .remove()

@@ -33,7 +33,7 @@ export class DockerArchives implements EngineArchives {
 
   async open(
     ids: SnapshotIds,
-    { step, signal, needs }: Parameters<NonNullable<EngineArchives['open']>>[1],
+    { step, signal, needs }: Parameters<EngineArchives['open']>[1],
   ): Promise<SnapshotImage | undefined> {
     const { docker, untimed } = this.parts;
     const image = await inspectSnapshot(docker, ids);

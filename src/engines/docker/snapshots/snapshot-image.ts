@@ -4,7 +4,6 @@ import type { Captured } from '../../../engine/runtime.js';
 import { IMAGE_LABEL, INSTANCE_LABEL, ORG_LABEL } from '../container.js';
 import { CONFLICT, ignoreStatus, NOT_FOUND, statusOf } from '../errors.js';
 import {
-  CAPTURED_IMAGES,
   engineImageOf,
   inspectNamed,
   isPulled,
@@ -33,10 +32,6 @@ export interface SnapshotIds {
 
 export function snapshotName(snapshotId: string): string {
   return `${SNAPSHOT_IMAGES}:${snapshotId}`;
-}
-
-export function captureName(snapshotId: string): string {
-  return `${CAPTURED_IMAGES}:${snapshotId}`;
 }
 
 /** Undefined: the engine has no such snapshot of the organization. */

@@ -37,6 +37,8 @@ export interface BootConfiguration {
   network: BootNetwork | null;
   /** The sandbox gets no capabilities. */
   restricted: boolean;
+  /** The machine sends the files of the sandbox, and runs no program of it. Default: false. */
+  isArchive?: boolean;
   /** The authorities to add to those of the image. Default: none. */
   trust?: BootTrust | null;
 }
@@ -132,6 +134,7 @@ function encodeConfiguration(configuration: BootConfiguration): Buffer {
   if (configuration.network) add(BOOT.network, encodeNetwork(configuration.network));
   if (configuration.restricted) add(BOOT.restricted);
   if (configuration.isCopy === true) add(BOOT.copy);
+  if (configuration.isArchive === true) add(BOOT.archive);
   for (const [type, payload] of trustRecords(configuration.trust ?? null)) add(BOOT[type], payload);
   add(BOOT.end);
   const bytes = Buffer.concat(records);
