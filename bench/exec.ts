@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../src/cli/table.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
-import { PACKAGE_ROOT } from '../src/lib/package-root.js';
+import { serveOnDocker } from './docker-service.js';
 import { ChannelClient, channelSide } from './exec/channel.js';
 import { engineSide } from './exec/engine.js';
 import type { Outcome, Side } from './exec/side.js';
-import { cpuMicros, ownMib, startServer, type Server } from './speed/processes.js';
+import { cpuMicros, ownMib, type Server } from './speed/processes.js';
 
 const MIB = 1024 * 1024;
 const BYTES = 100 * MIB;
@@ -27,23 +27,7 @@ export interface ExecOptions {
 /** Compares commands over the agent channel with the engine's own exec, in turns, in one container. */
 export async function exec({ image, rounds, runs, dockerSocket: socketPath }: ExecOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const server = await startServer([
-    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
-    'serve',
-    '--json',
-    '--port',
-    '0',
-    '--log-level',
-    'error',
-    '--runtime',
-    'docker',
-    '--docker-socket',
-    socketPath,
-    '--data-dir',
-    directory,
-    '--rate-limit',
-    '1000000',
-  ]);
+  const server = await serveOnDocker(socketPath, directory, ['--rate-limit', '1000000']);
   try {
     const api = new Api(server);
     const ids: string[] = [];

@@ -22,7 +22,7 @@ interface Source {
   containerId: string;
 }
 
-interface Times {
+export interface ForkTimes {
   /** The first copy has printed. */
   first: number[];
   /** All copies have printed. */
@@ -39,16 +39,16 @@ export async function forks(
   source: Source,
   { rounds, copies }: { rounds: number; copies: number },
 ): Promise<void> {
-  const fork: Times = { first: [], all: [] };
-  const commit: Times = { first: [], all: [] };
-  const paced: Times = { first: [], all: [] };
+  const fork: ForkTimes = { first: [], all: [] };
+  const commit: ForkTimes = { first: [], all: [] };
+  const paced: ForkTimes = { first: [], all: [] };
   const { each: atOnce } = startSlots(cpus().length);
   for (let round = 0; round < rounds; round += 1) {
     await forkOnce(client, source, copies, fork);
     await commitOnce(socket, source, { count: copies, atOnce: copies }, commit);
     await commitOnce(socket, source, { count: copies, atOnce }, paced);
   }
-  const row = (name: string, { first, all }: Times) => [
+  const row = (name: string, { first, all }: ForkTimes) => [
     name,
     ...[first, all].map((ms) => median(ms).toFixed(0)),
   ];
@@ -65,7 +65,7 @@ export async function forks(
 }
 
 /** Notes when the first and the last one of `starts` has printed. */
-async function timed(times: Times, begun: number, starts: Promise<void>[]): Promise<void> {
+async function timed(times: ForkTimes, begun: number, starts: Promise<void>[]): Promise<void> {
   let isFirst = true;
   const noted = starts.map(async (start) => {
     await start;
@@ -76,7 +76,12 @@ async function timed(times: Times, begun: number, starts: Promise<void>[]): Prom
   times.all.push(performance.now() - begun);
 }
 
-async function forkOnce(client: Client, { sandboxId }: Source, count: number, times: Times): Promise<void> {
+export async function forkOnce(
+  client: Client,
+  { sandboxId }: Pick<Source, 'sandboxId'>,
+  count: number,
+  times: ForkTimes,
+): Promise<void> {
   const kept = async () => (await client.json<{ snapshots: number }>('GET', '/v1/quotas')).snapshots;
   const before = await kept();
   const begun = performance.now();
@@ -117,7 +122,7 @@ async function commitOnce(
   socket: string,
   { containerId }: Source,
   { count, atOnce }: { count: number; atOnce: number },
-  times: Times,
+  times: ForkTimes,
 ): Promise<void> {
   const docker = dockerCli(socket);
   const slots = new SlotQueue({ total: atOnce, each: atOnce });

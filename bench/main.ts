@@ -15,7 +15,8 @@ import { gateway, type GatewayOptions } from './gateway.js';
 import { kubernetesChanges, type ChangesOptions } from './kubernetes/changes.js';
 import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
 import { many, type ManyOptions } from './many.js';
-import { neighbours } from './neighbours.js';
+import type { MicrovmOptions } from './microvm-service.js';
+import { neighbours, type NeighboursOptions } from './neighbours.js';
 import { network, type NetworkOptions } from './network.js';
 import { plannerHints } from './planner-hints.js';
 import { previews, type PreviewsOptions } from './previews.js';
@@ -25,6 +26,7 @@ import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
 import { snapshotCycles } from './snapshot-cycles.js';
 import { snapshots, type SnapshotsOptions } from './snapshots.js';
+import { snapshotsMicrovm } from './snapshots-microvm.js';
 import { soak } from './speed/soak.js';
 import { speedTable } from './speed/table.js';
 import { statusTimes } from './status.js';
@@ -32,6 +34,12 @@ import { templates, type TemplatesOptions } from './templates.js';
 import { startMicrovm, type MicrovmStartOptions } from './start/microvm.js';
 import { start, type StartOptions } from './start.js';
 import { usage } from './usage.js';
+
+const EMULATION = ['--emulation', 'with microvm: emulated processors, where KVM is absent'] as const;
+const KERNEL = ['--kernel <path>', 'with microvm: the kernel of virtual machines'] as const;
+
+type SnapshotsBench = SnapshotsOptions &
+  MicrovmOptions & { cycles?: number; minutes: number; runtime: string };
 
 await new Command('bench')
   .description(
@@ -196,8 +204,8 @@ await new Command('bench')
         'docker, or microvm: the times and sizes of virtual machines alone',
         'docker',
       )
-      .option('--emulation', 'with microvm: emulated processors, where KVM is absent')
-      .option('--kernel <path>', 'with microvm: the kernel of virtual machines')
+      .option(...EMULATION)
+      .option(...KERNEL)
       .option(...dockerSocketOption())
       .action(({ runtime, ...options }: StartOptions & MicrovmStartOptions & { runtime: string }) =>
         runtime === 'microvm' ? startMicrovm(options) : start(options),
@@ -229,11 +237,17 @@ await new Command('bench')
         'replaces the times: as many creates, snapshots, starts from them, forks and deletes, and the disk of the engine before and after',
         count,
       )
+      .option('--minutes <n>', 'begin no cycle after so long', positive, 60)
       .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
+      .option('--runtime <name>', 'docker, or microvm: those of a virtual machine alone', 'docker')
+      .option(...EMULATION)
+      .option(...KERNEL)
       .option(...dockerSocketOption())
-      .action(({ cycles, ...options }: SnapshotsOptions & { cycles?: number }) =>
-        cycles === undefined ? snapshots(options) : snapshotCycles({ ...options, cycles }),
-      ),
+      .action((options: SnapshotsBench) => {
+        const { cycles, runtime } = options;
+        if (runtime === 'microvm') return snapshotsMicrovm(options);
+        return cycles === undefined ? snapshots(options) : snapshotCycles({ ...options, cycles });
+      }),
   )
   .addCommand(
     new Command('templates')
@@ -263,8 +277,25 @@ await new Command('bench')
       .option('--seconds <n>', 'duration of each measurement', count, 10)
       .option('--image <reference>', 'an image with a shell; without it the runtime is simulated')
       .option('--only <names>', 'only these attacks, separated by commas', words, [])
+      .option('--runtime <name>', 'docker, or microvm with an image of its own', 'docker')
+      .option(...EMULATION)
+      .option(...KERNEL)
       .option(...dockerSocketOption())
-      .action(neighbours),
+      .action(
+        ({
+          runtime,
+          emulation,
+          kernel,
+          ...options
+        }: Omit<NeighboursOptions, 'microvm'> & MicrovmOptions & { runtime: string }) =>
+          neighbours({
+            ...options,
+            microvm:
+              runtime === 'microvm'
+                ? { ...(emulation && { emulation }), ...(kernel !== undefined && { kernel }) }
+                : undefined,
+          }),
+      ),
   )
   .addCommand(
     new Command('previews')

@@ -5,6 +5,8 @@ import { createInterface } from 'node:readline';
 import { table } from '../src/cli/table.js';
 import { ExplainedError } from '../src/lib/explained-error.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
+import { IMAGE as MICROVM_IMAGE } from '../test/support/microvm/service.js';
+import { machineLine, type MicrovmOptions } from './microvm-service.js';
 import { ATTACKS } from './neighbours/attacks.js';
 import { Client } from './neighbours/client.js';
 import { openInstallation, type Installation } from './neighbours/installation.js';
@@ -14,6 +16,8 @@ export interface NeighboursOptions {
   /** Undefined: the simulated runtime, without the attacks that need containers. */
   image?: string | undefined;
   dockerSocket: string;
+  /** Undefined, default: on Docker, or simulated. */
+  microvm?: MicrovmOptions | undefined;
   seconds: number;
   /** Names of attacks; empty: all. */
   only: readonly string[];
@@ -33,9 +37,14 @@ interface Beside extends Attacked {
 const TARGET = 3;
 /** The time in which an attack prepares itself. */
 const PREPARATION_MS = 120_000;
+/** An emulated processor takes seconds for a start. One a second would measure only the queue of starts. */
+const EMULATED_START_MS = 10_000;
 
 /** Prints the times of one organization beside an idle neighbour, and beside one that does its worst. */
-export async function neighbours(options: NeighboursOptions): Promise<void> {
+export async function neighbours(asked: NeighboursOptions): Promise<void> {
+  const { microvm } = asked;
+  const options = microvm ? { ...asked, image: MICROVM_IMAGE } : asked;
+  if (microvm) console.log(machineLine(microvm, `${options.seconds} s a measurement`));
   const unknown = options.only.find((name) => !ATTACKS[name]);
   if (unknown !== undefined) {
     throw new ExplainedError(
@@ -73,11 +82,8 @@ export async function neighbours(options: NeighboursOptions): Promise<void> {
 }
 
 /** Measures one attack on an installation of its own: none leaves anything to the next. */
-async function measureBeside(
-  attack: string,
-  { image, dockerSocket, seconds }: NeighboursOptions,
-): Promise<Beside> {
-  const neighbourhood = await openNeighbourhood({ image, dockerSocket });
+async function measureBeside(attack: string, { seconds, ...options }: NeighboursOptions): Promise<Beside> {
+  const neighbourhood = await openNeighbourhood(options);
   try {
     // The first requests of a process are slow.
     await neighbourhood.work.measure(Math.min(seconds, 2));
@@ -92,8 +98,11 @@ async function measureBeside(
 export async function openNeighbourhood({
   image,
   dockerSocket,
-}: Pick<NeighboursOptions, 'image' | 'dockerSocket'>) {
-  const installation = await openInstallation(image === undefined ? undefined : dockerSocket);
+  microvm,
+}: Pick<NeighboursOptions, 'image' | 'dockerSocket' | 'microvm'>) {
+  const installation = await openInstallation(
+    microvm ?? (image === undefined ? undefined : { dockerSocket }),
+  );
   const client = new Client(installation.address, installation.key);
   let work: UsualWork | undefined;
   const close = async () => {
@@ -102,7 +111,11 @@ export async function openNeighbourhood({
     await installation.close();
   };
   try {
-    const prepared = (work = await UsualWork.prepare(client, image));
+    const prepared = (work = await UsualWork.prepare(
+      client,
+      image,
+      microvm?.emulation ? EMULATED_START_MS : undefined,
+    ));
     return {
       work: prepared,
       close,

@@ -1,5 +1,4 @@
 import Docker from 'dockerode';
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,12 +6,13 @@ import { table } from '../src/cli/table.js';
 import { PACKAGE_ROOT } from '../src/lib/package-root.js';
 import { CLIENTS, makeClientImage } from '../test/support/internet/client-image.js';
 import { Internet } from '../test/support/internet/internet.js';
+import { serveOnDocker } from './docker-service.js';
 import { median } from './median.js';
 import { startHaproxy } from './network/haproxy.js';
 import { startMitmproxy } from './network/mitmproxy.js';
 import { makePaths, type Path } from './network/paths.js';
 import type { Proxy } from './network/proxy.js';
-import { cpuMicros, startServer } from './speed/processes.js';
+import { cpuMicros } from './speed/processes.js';
 
 export interface NetworkOptions {
   rounds: number;
@@ -21,7 +21,6 @@ export interface NetworkOptions {
   dockerSocket: string;
 }
 
-const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 const HOST = 'origin.bench.test';
 const NUMBER = 250;
 const DOWNLOAD_MIB = 256;
@@ -59,24 +58,11 @@ export async function network({
   try {
     mitmproxy = await startMitmproxy(internet, directory);
     haproxy = await startHaproxy(internet, directory);
-    const server = await startServer([
-      PROGRAM,
-      'serve',
-      '--json',
-      '--port',
-      '0',
-      '--log-level',
-      'error',
-      '--runtime',
-      'docker',
-      '--docker-socket',
-      socketPath,
+    const server = await serveOnDocker(socketPath, join(directory, 'data'), [
       '--docker-resolvers',
       internet.resolver,
       '--sandbox-bandwidth-mbits',
       String(bandwidth),
-      '--data-dir',
-      join(directory, 'data'),
     ]);
     const paths = await makePaths({
       server,
@@ -92,8 +78,6 @@ export async function network({
     } finally {
       for (const path of paths) await path.close();
       await server.stop();
-      const place = ['--docker-socket', socketPath, '--data-dir', join(directory, 'data')];
-      execFileSync(process.execPath, [PROGRAM, 'uninstall', '--yes', ...place], { stdio: 'pipe' });
     }
   } finally {
     await haproxy?.stop();

@@ -12,11 +12,14 @@ import { Client } from './neighbours/client.js';
 
 export interface CyclesOptions {
   cycles: number;
+  /** No further cycle begins after so many minutes. */
+  minutes: number;
   image: string;
   dockerSocket: string;
 }
 
 const AT_ONCE = 4;
+const SHOWN_EVERY = 25;
 const STARTED = '/v1/sandboxes?start=true&wait_for=running&wait_timeout=120';
 const LONGEST_REMOVAL_MS = 10 * 60_000;
 const POLL_MS = 1_000;
@@ -29,10 +32,11 @@ type Times = Record<'create' | 'snapshot' | 'start of it' | 'fork of it' | 'dele
  * Creates a sandbox, makes a snapshot, starts another sandbox from it, forks that one, and deletes everything, many
  * times. The engine must have the same of the installation afterwards as before. Others may use the engine meanwhile.
  */
-export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOptions): Promise<void> {
+export async function snapshotCycles(options: CyclesOptions): Promise<void> {
+  const { cycles, minutes, image, dockerSocket } = options;
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const options = ['--rate-limit', '1000000', '--volume-purge-hours', '0'];
-  const server = await serveOnDocker(dockerSocket, directory, options);
+  const wide = ['--rate-limit', '1000000', '--volume-purge-hours', '0'];
+  const server = await serveOnDocker(dockerSocket, directory, wide);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const docker = new Docker({ socketPath: dockerSocket });
   const times: Times = { create: [], snapshot: [], 'start of it': [], 'fork of it': [], deletes: [] };
@@ -44,11 +48,17 @@ export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOpti
     const installation = container!.Labels[INSTANCE_LABEL]!;
     await client.json('DELETE', `/v1/sandboxes/${first}`);
     const before = await untilEqual(docker, installation, undefined);
-    let next = 0;
-    const work = async () => {
-      while (next < cycles) await cycle(client, image, (next += 1), times);
-    };
+    let begunCycles = 0;
     const begun = performance.now();
+    const work = async () => {
+      while (begunCycles < cycles && performance.now() - begun < minutes * 60_000) {
+        await cycle(client, image, (begunCycles += 1), times);
+        if (times.deletes.length % SHOWN_EVERY === 0) {
+          const passed = ((performance.now() - begun) / 60_000).toFixed(0);
+          console.error(`${times.deletes.length} of ${cycles} cycles after ${passed} minutes`);
+        }
+      }
+    };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     const seconds = (performance.now() - begun) / 1000;
     const after = await untilEqual(docker, installation, before);
@@ -56,8 +66,8 @@ export async function snapshotCycles({ cycles, image, dockerSocket }: CyclesOpti
       name,
       ...[Math.min(...values), median(values), Math.max(...values)].map((ms) => ms.toFixed(0)),
     ]);
-    console.log(table([`${cycles} CYCLES, ${AT_ONCE} AT ONCE`, 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
-    console.log(`\n${(cycles / seconds).toFixed(1)} cycles a second\n`);
+    console.log(table([`${begunCycles} CYCLES, ${AT_ONCE} AT ONCE`, 'MIN ms', 'MEDIAN ms', 'MAX ms'], rows));
+    console.log(`\n${(begunCycles / seconds).toFixed(2)} cycles a second\n`);
     const shown = (name: string, { own, all }: Disk) => [
       name,
       ...[own.images, own.containers, all.images, all.containers].map(String),

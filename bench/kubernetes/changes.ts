@@ -2,10 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../../src/cli/table.js';
-import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { Client } from '../neighbours/client.js';
-import { cpuMicros, ownMib, startServer } from '../speed/processes.js';
+import { cpuMicros, ownMib, startService } from '../speed/processes.js';
 import { SimulatedCluster } from './simulated-cluster.js';
 
 export interface ChangesOptions {
@@ -75,14 +74,7 @@ async function measure(count: number, changes: number): Promise<Figures> {
   const cluster = await SimulatedCluster.open({ nodes: Math.ceil(count / 100) });
   const kubeconfig = join(directory, 'kubeconfig');
   cluster.writeKubeconfig(kubeconfig);
-  const server = await startServer([
-    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
-    'serve',
-    '--json',
-    '--port',
-    '0',
-    '--log-level',
-    'error',
+  const server = await startService([
     '--data-dir',
     directory,
     '--rate-limit',

@@ -3,11 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../../src/cli/table.js';
-import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { openCluster, type Cluster } from '../../src/engines/kubernetes/client.js';
 import { Client } from '../neighbours/client.js';
-import { startServer } from '../speed/processes.js';
+import { startService } from '../speed/processes.js';
 
 export interface StartsOptions {
   kubeconfig: string;
@@ -56,14 +55,7 @@ export async function kubernetesStarts({
   const cluster = await openCluster({ kubeconfig, namespace });
   await cluster.core.createNamespace({ body: { metadata: { name: namespace } } });
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const server = await startServer([
-    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
-    'serve',
-    '--json',
-    '--port',
-    '0',
-    '--log-level',
-    'error',
+  const server = await startService([
     '--data-dir',
     directory,
     '--rate-limit',

@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import { startServer, type Server } from '../speed/processes.js';
+import { serveOnDocker } from '../docker-service.js';
+import { serveOnMicrovm, type MicrovmOptions } from '../microvm-service.js';
+import { PROGRAM, startService, type Server } from '../speed/processes.js';
 
-const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 const run = promisify(execFile);
 
 export interface Installation {
@@ -19,21 +19,13 @@ export interface Installation {
   close(): Promise<void>;
 }
 
-/** A service with its defaults and two organizations. `dockerSocket`: undefined for the simulated runtime. */
-export async function openInstallation(dockerSocket: string | undefined): Promise<Installation> {
+/** Undefined: the simulated runtime. */
+type Engine = { dockerSocket: string } | MicrovmOptions | undefined;
+
+/** A service with its defaults and two organizations. */
+export async function openInstallation(engine: Engine): Promise<Installation> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const server = await startServer([
-    PROGRAM,
-    'serve',
-    '--json',
-    '--port',
-    '0',
-    '--preview-port',
-    '0',
-    '--log-level',
-    'error',
-    '--data-dir',
-    directory,
+  const options = [
     // No start waits for the end of another sandbox.
     '--capacity-vcpus',
     '64',
@@ -41,10 +33,8 @@ export async function openInstallation(dockerSocket: string | undefined): Promis
     '--webhook-allow',
     '127.0.0.0/8',
     '--webhook-http',
-    ...(dockerSocket === undefined
-      ? ['--runtime', 'simulated', '--simulated-start-ms', '50']
-      : ['--runtime', 'docker', '--docker-socket', dockerSocket, '--docker-network', 'none']),
-  ]);
+  ];
+  const server = await serveOn(engine, directory, options);
   const cli = async (...args: string[]) => {
     const { stdout } = await run(process.execPath, [PROGRAM, ...args, '--data-dir', directory, '--json']);
     return JSON.parse(stdout) as { key: string };
@@ -58,9 +48,17 @@ export async function openInstallation(dockerSocket: string | undefined): Promis
     address: `http://${server.host}:${server.port}`,
     async close() {
       await server.stop();
-      // Containers outlive the service.
-      if (dockerSocket !== undefined) await cli('uninstall', '--yes', '--docker-socket', dockerSocket);
       rmSync(directory, { recursive: true, force: true });
     },
   };
+}
+
+async function serveOn(engine: Engine, directory: string, options: readonly string[]): Promise<Server> {
+  if (engine && 'dockerSocket' in engine) {
+    return serveOnDocker(engine.dockerSocket, directory, ['--docker-network', 'none', ...options]);
+  }
+  const withPreviews = ['--preview-port', '0', ...options];
+  if (engine) return serveOnMicrovm(directory, engine, withPreviews);
+  const simulated = ['--runtime', 'simulated', '--simulated-start-ms', '50', '--data-dir', directory];
+  return startService([...simulated, ...withPreviews]);
 }

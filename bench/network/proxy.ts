@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Internet } from '../../test/support/internet/internet.js';
+import { networkOf } from '../../test/support/netns.js';
 
 /** Another program that carries the traffic, for comparison. */
 export interface Proxy {
@@ -26,7 +27,7 @@ interface Program {
 /** Starts a program in the network of the servers, and answers when it listens. */
 export async function startProxy(internet: Internet, program: Program): Promise<Proxy> {
   const { command, version, host, port } = program;
-  const child = spawn('ip', ['netns', 'exec', internet.namespace, ...command], {
+  const child = spawn('nsenter', [networkOf(internet.namespace), ...command], {
     stdio: ['ignore', 'ignore', 'inherit'],
   });
   const ended = once(child, 'exit');

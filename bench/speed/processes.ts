@@ -40,17 +40,28 @@ export async function startServer(args: readonly string[]): Promise<Server> {
   };
 }
 
-/** Starts the service on a store. `profile`: a directory for a profile of its CPU time, written at its end. */
-export async function serve(store: Store, profile?: string): Promise<Server> {
+/** The service of this checkout. */
+export const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
+
+/** Starts the service on a free port. `profile`: a directory for a profile of its CPU time, written at its end. */
+export async function startService(options: readonly string[], profile?: string): Promise<Server> {
+  const node = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
   return startServer([
-    ...(profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile]),
-    join(PACKAGE_ROOT, 'bin', 'sandkeep'),
+    ...node,
+    PROGRAM,
     'serve',
     '--json',
     '--port',
     '0',
     '--log-level',
     'error',
+    ...options,
+  ]);
+}
+
+/** Starts the service on a store. */
+export async function serve(store: Store, profile?: string): Promise<Server> {
+  const options = [
     // These limits are set, but out of reach.
     '--runtime',
     'simulated',
@@ -64,7 +75,8 @@ export async function serve(store: Store, profile?: string): Promise<Server> {
     store.url,
     '--data-dir',
     store.directory,
-  ]);
+  ];
+  return startService(options, profile);
 }
 
 const MICROS_PER_TICK = 10_000;

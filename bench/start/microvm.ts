@@ -1,22 +1,18 @@
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { cpus, loadavg, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { table } from '../../src/cli/table.js';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
-import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
-import { kernel as testKernel } from '../../test/support/microvm/needs.js';
-import { IMAGE, importTestImage } from '../../test/support/microvm/service.js';
+import { IMAGE } from '../../test/support/microvm/service.js';
 import { median } from '../median.js';
+import { machineLine, serveOnMicrovm, type MicrovmOptions } from '../microvm-service.js';
 import { Client } from '../neighbours/client.js';
-import { startServer } from '../speed/processes.js';
 import { checkOutput, WORD } from './side.js';
 
-export interface MicrovmStartOptions {
+export interface MicrovmStartOptions extends MicrovmOptions {
   rounds: number;
-  emulation?: true;
-  kernel?: string;
 }
 
 const MEMORY_MIB = 192;
@@ -25,21 +21,10 @@ const STEPS = ['first output', 'pause', 'resume, first output', 'stop', 'start a
 type Step = (typeof STEPS)[number];
 
 /** A virtual machine by the API: its start, its pause and resume, and what it costs beside its memory. */
-export async function startMicrovm({ rounds, emulation, kernel }: MicrovmStartOptions): Promise<void> {
+export async function startMicrovm({ rounds, ...options }: MicrovmStartOptions): Promise<void> {
   const directory = mkdtempSync(join(tmpdir(), 'sandkeep-bench-'));
-  const cpu = cpus();
-  const how = emulation ? 'SOFTWARE EMULATION, not KVM' : 'KVM';
-  console.log(
-    `${how}; ${cpu[0]?.model.trim()}, ${cpu.length} processors, load ${loadavg()[0]!.toFixed(1)}; ` +
-      `Node ${process.versions.node}; ${rounds} rounds, sandboxes of ${MEMORY_MIB} MiB\n`,
-  );
-  await importTestImage(directory);
-  const program = join(PACKAGE_ROOT, 'bin', 'sandkeep');
-  const machine = emulation ? ['--microvm-emulation', '--microvm-kernel', kernel ?? testKernel ?? ''] : [];
-  const own = !emulation && kernel !== undefined ? ['--microvm-kernel', kernel] : [];
-  const fixed = ['serve', '--json', '--log-level', 'error', '--runtime', 'microvm', '--port', '0'];
-  const place = ['--preview-host', 'none', '--data-dir', directory, '--default-disk-mib', '256'];
-  const server = await startServer([program, ...fixed, ...place, ...machine, ...own]);
+  console.log(machineLine(options, `${rounds} rounds, sandboxes of ${MEMORY_MIB} MiB`));
+  const server = await serveOnMicrovm(directory, options, ['--preview-host', 'none']);
   const client = new Client(`http://${server.host}:${server.port}`, server.key!);
   const times = new Map<Step, number[]>();
   const sizes = new Map<string, number[]>();
