@@ -121,4 +121,4 @@ test('doctor reads runtime and keys of a data directory from its database while 
   } finally {
     await cleanUp(folder);
   }
-}, 180_000);
+});

@@ -186,7 +186,7 @@ describe('migrate', () => {
     expect(both.flatMap(({ out }) => JSON.parse(out).applied)).toEqual(migrations);
     const { code, out } = await run(['org', 'list', '--data-dir', dataDir, '--json']);
     expect([code, out]).toEqual([0, '[]\n']);
-  }, 400_000);
+  });
 });
 
 describe('serve', () => {
@@ -257,7 +257,7 @@ describe('serve', () => {
     await expectReachable(JSON.parse(again).address, line.first_key.key);
     second.child.kill('SIGINT');
     expect((await second.ended).code).toBe(0);
-  }, 400_000);
+  });
 
   test('prints the address, the database, the runtime, and a curl command that works', async () => {
     const dataDir = join(folder, 'in-words');
@@ -288,7 +288,7 @@ describe('serve', () => {
     expect(applied).toEqual([
       expect.objectContaining({ count: migrations.length, latest: migrations.at(-1) }),
     ]);
-  }, 400_000);
+  });
 
   test('names a port in use, and how to choose another', async () => {
     const taken = createServer();

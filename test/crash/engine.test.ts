@@ -62,11 +62,11 @@ describeDocker('after kill -9 of the service, the engine or both', () => {
     engine = await openOwnEngine();
     makeImage(engine.socket);
     folder = makeFolder();
-  }, 180_000);
+  });
   afterAll(async () => {
     await cleanUp(folder);
     await engine.close();
-  }, 180_000);
+  });
 
   test(
     `the stored runs equal those of the engine, and no run starts twice: ${BUDGET.text}`,

@@ -27,7 +27,7 @@ describe.skipIf(reason !== undefined)(
     beforeAll(async () => {
       victims = new Victims({ api: 1, worker: 2 });
       server = await openReplicatedDatabase();
-    }, 120_000);
+    });
     afterAll(async () => {
       await victims.close();
       await server.close();

@@ -54,9 +54,9 @@ if (PARTS === undefined) {
     await destroyAll(service, client);
     await service.close();
     await namespace.remove();
-  }, 240_000);
+  });
 
-  test('end the sandboxes of a node whose disk is nearly full', { timeout: 600_000 }, async () => {
+  test('end the sandboxes of a node whose disk is nearly full', async () => {
     const id = await start('pressed', 'sleep 1000');
     restoreKubelet = await parts.restartWith(`kubelet${NODE}`, '--eviction-hard=nodefs.available<99%');
     // A kubelet that begins may refuse the Pod before it looks for one to evict.
@@ -66,7 +66,7 @@ if (PARTS === undefined) {
     );
   });
 
-  test('end a sandbox that writes more than its disk size', { timeout: 600_000 }, async () => {
+  test('end a sandbox that writes more than its disk size', async () => {
     // Its measurements come from another engine otherwise.
     restoreKubelet = await parts.restartWith(`kubelet${NODE}`, `--docker=unix://${parts.socketOf(NODE)}`);
     await ready();

@@ -66,7 +66,7 @@ describeKubernetes('after kill -9 of the service and of parts of the cluster', (
     service = await serve();
     key = service.firstKey!;
     console.log(`crash-kubernetes: SANDKEEP_TEST_CRASH_SEED=${SEED}, ${BUDGET.text}`);
-  }, 180_000);
+  });
   afterAll(async () => {
     parts?.restore();
     journal.close();
@@ -74,7 +74,7 @@ describeKubernetes('after kill -9 of the service and of parts of the cluster', (
     await untilReady(namespace);
     const { core, namespace: name } = namespace;
     await core.deleteNamespace({ name });
-  }, 180_000);
+  });
 
   test(
     `the store equals the record of the cluster and of its nodes: ${BUDGET.text}`,

@@ -7,7 +7,7 @@ import { describeDocker, docker } from '../support/docker.js';
 import { savedFiles } from '../support/image-files.js';
 import { until } from '../support/polling.js';
 import { layerOf } from '../support/private-registry.js';
-import { cleanUp, launch, makeFolder, ready, stop, type Served } from '../support/processes.js';
+import { cleanUp, inDatabase, launch, makeFolder, ready, stop, type Served } from '../support/processes.js';
 import { exportOf, importTo, packFiles } from '../support/snapshot-archives.js';
 
 /** After the last byte is sent: in the checks, in the engine, and perhaps at the end. */
@@ -22,15 +22,19 @@ describeDocker('a service that is killed in the import of a snapshot', () => {
       ready(launch(['serve', '--json', '--port', '0', '--data-dir', dataDir, ...options]), dataDir);
     const noise = randomBytes(12 * 1024 * 1024).toString('latin1');
     const archive = packFiles(savedFiles([await layerOf({ noise })]));
-    const before = await docker.listImages();
-    const strange = async () =>
-      (await docker.listImages())
-        .filter(({ Id }) => !before.some((known) => known.Id === Id))
+    let instance = '';
+    /** Other tests make images meanwhile, so only those of this installation count. */
+    const snapshotImages = async () =>
+      (await docker.listImages({ filters: { label: [`dev.sandkeep.instance=${instance}`] } }))
         .flatMap(({ RepoTags }) => RepoTags ?? [])
         .filter((name) => name.startsWith('sandkeep/snapshot:'));
     try {
       let served = await serve();
       const key = served.firstKey!;
+      instance = await inDatabase(dataDir, async (database) => {
+        const { rows } = await database.query<{ id: string }>('select id from instance');
+        return rows[0]!.id;
+      });
       const clientOf = ({ url }: Served) =>
         makeClient(url, { org: { id: '', name: '', slug: '' }, key, keyId: '' });
       for (const [round, delay] of KILLED_AFTER_MS.entries()) {
@@ -60,7 +64,7 @@ describeDocker('a service that is killed in the import of a snapshot', () => {
         if (one.status === 'failed') expect(one.error.code).toBe('interrupted');
       }
       await until(
-        strange,
+        snapshotImages,
         (names) =>
           names.toSorted().join() ===
           made
@@ -78,7 +82,7 @@ describeDocker('a service that is killed in the import of a snapshot', () => {
       await stop(served);
     } finally {
       await cleanUp(folder);
-      for (const name of await strange()) await docker.getImage(name).remove();
+      for (const name of await snapshotImages()) await docker.getImage(name).remove();
     }
   });
 });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sandboxesDirectory, snapshotsDirectory } from '../../src/engines/microvm/places.js';
 import { sleep } from '../../src/lib/sleep.js';
 import { makeClient, type Client } from '../support/client.js';
-import { describeMicrovm, kernel } from '../support/microvm/needs.js';
+import { describeMicrovm, onMachines } from '../support/microvm/needs.js';
 import { IMAGE, importTestImage } from '../support/microvm/service.js';
 import { until } from '../support/polling.js';
 import {
@@ -71,9 +71,8 @@ describeMicrovm('snapshots of virtual machines after a kill -9', () => {
 
   async function serve(): Promise<void> {
     const dataDir = join(folder, 'data');
-    const machines = ['--runtime', 'microvm', '--microvm-emulation', '--microvm-kernel', kernel!];
     const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
-    const args = ['serve', ...fixed, ...machines, '--default-disk-mib', '256', '--data-dir', dataDir];
+    const args = ['serve', ...fixed, ...onMachines(), '--default-disk-mib', '256', '--data-dir', dataDir];
     const path = `PATH=${join(folder, 'bin')}:${process.env['PATH'] ?? ''}`;
     service = await ready(launch(args, { under: ['env', path] }), dataDir);
     key ??= service.firstKey!;

@@ -78,16 +78,20 @@ describeDocker('after kill -9 in a build', () => {
     ['a command runs', `template_logs where template_id = $1 and source = 'stdout' and text like '%begun%'`],
     ['its disk is captured', `snapshots where template_id = $1 and status = 'in_progress'`],
     ['a result is kept', 'template_layers where template_id = $1'],
-  ])('when %s, it ends as failed, and nothing half made stays', async (moment, condition) => {
-    // A capture takes a moment, and a busy machine may look too late for one of them.
-    const more = Array.from({ length: 40 }, (_, index) => `RUN echo ${index}\n`).join('');
-    const steps = `COPY a /a\nRUN echo "${moment}"; echo begun; sleep 0.5\n${more}RUN sleep 600\n`;
-    const files = await archiveOf({
-      Dockerfile: `FROM ${IMAGE}\n${steps}`,
-      a: 'content',
-    });
-    expect(await killIn(files, moment, condition)).toBe('interrupted');
-  });
+  ])(
+    'when %s, it ends as failed, and nothing half made stays',
+    { timeout: BUILDS_MS },
+    async (moment, condition) => {
+      // A capture takes a moment, and a busy machine may look too late for one of them.
+      const more = Array.from({ length: 40 }, (_, index) => `RUN echo ${index}\n`).join('');
+      const steps = `COPY a /a\nRUN echo "${moment}"; echo begun; sleep 0.5\n${more}RUN sleep 600\n`;
+      const files = await archiveOf({
+        Dockerfile: `FROM ${IMAGE}\n${steps}`,
+        a: 'content',
+      });
+      expect(await killIn(files, moment, condition)).toBe('interrupted');
+    },
+  );
 
   test.each([
     [
@@ -104,20 +108,24 @@ describeDocker('after kill -9 in a build', () => {
       'the last stage runs',
       `template_logs where template_id = $1 and source = 'stdout' and text like '%begun%'`,
     ],
-  ])('when %s, a later build of the stages begins with those that are kept', async (moment, condition) => {
-    const file = (end: string) => `FROM ${IMAGE} AS made
+  ])(
+    'when %s, a later build of the stages begins with those that are kept',
+    { timeout: BUILDS_MS },
+    async (moment, condition) => {
+      const file = (end: string) => `FROM ${IMAGE} AS made
 RUN echo "${moment}" > /made; busybox dd if=/dev/urandom of=/large bs=1M count=64
 FROM ${IMAGE}
 COPY --from=made /made /large /kept/
 RUN echo begun; ${end}
 `;
-    expect(await killIn(file('sleep 600'), moment, condition)).toBe('interrupted');
-    // A tag of its own: the kept results of a template that another one replaces stay for later builds.
-    stages += 1;
-    const built = await build(client, `staged:${stages}`, file('cat /kept/made'), { sandbox: SANDBOX });
-    expect([built['status'], built['error']]).toEqual(['succeeded', null]);
-    expect(built['steps_cached']).toBeGreaterThanOrEqual(1);
-  });
+      expect(await killIn(file('sleep 600'), moment, condition)).toBe('interrupted');
+      // A tag of its own: the kept results of a template that another one replaces stay for later builds.
+      stages += 1;
+      const built = await build(client, `staged:${stages}`, file('cat /kept/made'), { sandbox: SANDBOX });
+      expect([built['status'], built['error']]).toEqual(['succeeded', null]);
+      expect(built['steps_cached']).toBeGreaterThanOrEqual(1);
+    },
+  );
 
   /** Kills the service when a count of rows is not 0, and starts it again. Returns the error code of the build. */
   async function killIn(body: string, moment: string, condition: string): Promise<string> {

@@ -88,5 +88,5 @@ describe.skipIf(process.platform !== 'linux')('a move of the database', () => {
     const next = await serve(dataDir);
     expect(await createVolume(next, key, 'three')).toBe(200);
     expect(await stop(next)).toBe(0);
-  }, 600_000);
+  });
 });

@@ -39,7 +39,7 @@ describe.skipIf(reason !== undefined)(`several servers${reason ? ` — SKIPPED: 
     await two.start();
     await makeSynchronous(one);
     await migrate(urlOf('first', one));
-  }, 180_000);
+  });
   afterAll(async () => {
     for (const server of all) await server.kill();
     rmSync(root, { recursive: true, force: true });

@@ -33,7 +33,7 @@ describe.skipIf(reason !== undefined)(
       await makeSynchronous(primary);
       folder = makeFolder();
       service = await serveOn(primary);
-    }, 240_000);
+    });
     afterAll(async () => {
       await cleanUp(folder);
       await standby.kill();
@@ -120,6 +120,6 @@ describe.skipIf(reason !== undefined)(
       await writeUntilDone('last');
       await until(waiting, (count) => count === 0);
       expect(await volumeNames(service, firstKey!)).toEqual(expect.arrayContaining(acknowledged));
-    }, 600_000);
+    });
   },
 );

@@ -29,7 +29,7 @@ if (process.env['SANDKEEP_WRITE_RELEASE'] === VERSION) {
     } finally {
       await service.close();
     }
-  }, 120_000);
+  });
 }
 
 test('the present version has its data here', () => {
@@ -129,7 +129,7 @@ describe.each(releases())('the data of release %s', (version) => {
       expect(await stop(service)).toBe(0);
     });
     rmSync(dataDir, { recursive: true, force: true });
-  }, 240_000);
+  });
 });
 
 test('a program that is older than the database refuses it, and says how to go on', async () => {
@@ -148,4 +148,4 @@ test('a program that is older than the database refuses it, and says how to go o
   await expect(migrate(address)).rejects.toThrow(/newer Sandkeep/);
   await drop();
   rmSync(dataDir, { recursive: true, force: true });
-}, 60_000);
+});

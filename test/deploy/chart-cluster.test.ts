@@ -12,7 +12,6 @@ describeHelm('the Helm chart', () => {
 
     test.each(['external', 'embedded', 'everything'])(
       'renders objects that the cluster accepts, with the values %s',
-      { timeout: 300_000 },
       async (values) => {
         const { namespace: name, library, config } = namespace;
         const set = [`sandboxes.namespace=${name}`];

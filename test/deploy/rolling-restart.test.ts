@@ -95,7 +95,7 @@ describeHaproxy('a rolling restart of two processes behind HAProxy', () => {
       await load.checkWrites();
       await load.checkEvents();
     });
-  }, 600_000);
+  });
 
   // The controls: the load notices each fault that the drain and the retries of HAProxy prevent.
   test('fails requests of the same load without drain, check and retries', async () => {
@@ -114,7 +114,7 @@ describeHaproxy('a rolling restart of two processes behind HAProxy', () => {
       await working;
       expect(load.failures.join('\n')).toContain('503 Service Unavailable');
     });
-  }, 600_000);
+  });
 
   test('fails the stream of the same load when each process is killed in turn', async () => {
     await withTwo({ drainSeconds: DRAIN_SECONDS }, async ({ processes, begin, haproxy, load }) => {
@@ -131,7 +131,7 @@ describeHaproxy('a rolling restart of two processes behind HAProxy', () => {
       await working;
       expect(load.failures).toContainEqual(expect.stringMatching(/aborted|ECONNRESET/));
     });
-  }, 600_000);
+  });
 });
 
 interface Answer {

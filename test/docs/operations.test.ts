@@ -79,4 +79,4 @@ test('every command of the page about operations works, from an empty folder', a
   expect(out).toContain(`=== block ${blocks.length}`);
   expect(out).toMatch(/^sandkeep_database_up 1$/m);
   expect(out).toMatch(/ healthy /);
-}, 600_000);
+});

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readHostRecord } from '../../src/engines/docker/command-lines.js';
+import { CommandLines } from '../../src/engines/docker/command-lines.js';
 import { commandStateOf } from '../../src/guest/command-end.js';
 import type { Client } from '../support/client.js';
 import { destroyAll, onDocker } from '../support/docker-service.js';
@@ -128,10 +128,12 @@ describeDocker('the end of the command of a docker sandbox', () => {
       200,
     );
     const { Id, State } = await (await containerOf(id)).inspect();
+    const lines = new CommandLines();
     const record = await until(
-      () => readHostRecord(Id, State.Pid),
+      () => lines.read(Id, State.Pid),
       (state) => typeof state === 'object',
     );
+    lines.close();
     const { guest, release } = await service.runtime.openGuest(id);
     expect(await commandStateOf(guest)).toEqual(record);
     release();
@@ -161,8 +163,10 @@ describeDocker('the end of the command of a docker sandbox', () => {
     );
     expect(tried.body.stdout.match(/ermission denied|Invalid argument/g)).toHaveLength(4);
     const { Id, State } = await (await containerOf(id)).inspect();
-    expect(await readHostRecord(Id, State.Pid)).toBe('running');
-    expect(await readHostRecord('0'.repeat(64), State.Pid)).toBeUndefined();
+    const lines = new CommandLines();
+    expect(await lines.read(Id, State.Pid)).toBe('running');
+    expect(await lines.read('0'.repeat(64), State.Pid)).toBeUndefined();
+    lines.close();
     expect((await client.get(`/v1/sandboxes/${id}`)).body.command.status).toBe('running');
   });
 

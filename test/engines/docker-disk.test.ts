@@ -78,7 +78,7 @@ describeBtrfs('disks with a size', () => {
     await withVolume('sandkeep-test:volume', IMAGE);
     service = await startTestService(onDocker({ socketPath, defaultDiskMib: 30 }));
     client = await service.newOrg();
-  }, 180_000);
+  });
   afterAll(async () => {
     if (service) {
       await destroyAll(service, client);
@@ -89,7 +89,7 @@ describeBtrfs('disks with a size', () => {
     await ended;
     execFileSync('umount', ['--lazy', root]);
     rmSync(directory, { recursive: true, force: true });
-  }, 180_000);
+  });
 
   async function withVolume(tag: string, base: string): Promise<void> {
     const made = await docker.createContainer({ Image: base, Cmd: ['sleep', '600'] });

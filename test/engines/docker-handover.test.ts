@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { afterEach, beforeAll, afterAll, expect, test } from 'vitest';
-import { readHostRecord } from '../../src/engines/docker/command-lines.js';
+import { CommandLines } from '../../src/engines/docker/command-lines.js';
 import { GuestInit } from '../../src/engines/docker/guest-init.js';
 import { DirectPorts } from '../../src/engines/docker/ports/direct-ports.js';
 import { encodeHandover, handOver, type Handover } from '../../src/guest/handover.js';
@@ -83,7 +83,12 @@ describeDocker('process 1 that takes its command later', () => {
 
   const commandOf = async (container: Docker.Container) => {
     const { Id, State } = await container.inspect();
-    return readHostRecord(Id, State.Pid);
+    const lines = new CommandLines();
+    try {
+      return await lines.read(Id, State.Pid);
+    } finally {
+      lines.close();
+    }
   };
 
   const sh = (script: string) => ['sh', '-c', script];

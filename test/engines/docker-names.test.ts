@@ -76,7 +76,7 @@ describeDocker('the resolver of gated sandboxes', () => {
     tcp.listen(53, gateway);
     http.listen(0, gateway);
     await Promise.all([udp, tcp, http].map((server) => once(server, 'listening')));
-  }, 300_000);
+  });
 
   beforeEach(() => void asked.splice(0));
 

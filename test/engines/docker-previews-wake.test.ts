@@ -156,7 +156,7 @@ describeDocker('a sandbox that wakes on request', () => {
   }
 
   test('starts once for a hundred requests, which all get the answer of a server that listens late', async () => {
-    const id = await asleep('web', `sleep 1; ${SERVER}`);
+    const id = await asleep('web', `sleep 5; ${SERVER}`);
     const answers = await Promise.all(Array.from({ length: 100 }, () => ask(id, { prefer: 'wait=60' })));
     expect(new Set(answers.map(({ status, text }) => `${status} ${text}`))).toEqual(new Set(['200 hello\n']));
     expect(await runsOf(id)).toHaveLength(1);
@@ -179,7 +179,7 @@ describeDocker('a sandbox that wakes on request', () => {
       await untilStatus(client, id, 'running');
       await stop(id);
       // The server of BusyBox knows no POST.
-      expect((await ask(id, {}, 'POST')).status).toBe(501);
+      expect((await ask(id, { prefer: 'wait=60' }, 'POST')).status).toBe(501);
       await stop(id);
 
       const browser = await launch();
@@ -200,7 +200,7 @@ describeDocker('a sandbox that wakes on request', () => {
   test('takes a WebSocket that waited for it', async () => {
     const id = await asleep('socket', SOCKET);
     const host = hosts.originOf({ port: 8000, sandboxId: id }).slice('http://'.length);
-    const socket = new WebSocket(`ws://127.0.0.1:${port}/`, { headers: { host } });
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/`, { headers: { host, prefer: 'wait=60' } });
     const [message] = await once(socket, 'message');
     expect(String(message)).toBe('woken');
     socket.terminate();

@@ -333,6 +333,52 @@ describeDocker('snapshots of containers', () => {
     await docker.getImage('operator-image:1').remove();
   });
 
+  test('the sweep removes commits of earlier attempts during a capture, and not the commit of the capture', async () => {
+    // The sweep of the service knows nothing of this installation.
+    const other = randomUUID();
+    const ids = { orgId: newId(), snapshotId: newId(), sandboxId: newId() };
+    const container = await docker.createContainer({
+      Image: IMAGE,
+      Cmd: ['sleep', '600'],
+      Labels: { 'dev.sandkeep.instance': other, 'dev.sandkeep.sandbox': ids.sandboxId },
+    });
+    await container.start();
+    const commit = async (options: object) =>
+      container.commit({ comment: 'a capture of Sandkeep that is not a snapshot yet', ...options });
+    const commits = async () => {
+      const images = await docker.listImages({ filters: { label: [`dev.sandkeep.instance=${other}`] } });
+      return images.filter(({ Labels }) => Labels['dev.sandkeep.sandbox'] === ids.sandboxId);
+    };
+    const found: [string, number][] = [];
+    const socketPath = join(makeFolder(), 'engine.sock');
+    const relay = await openEngineRelay(socketPath, SOCKET, async ({ method, url }) => {
+      const step = /\/commit\?|\/images\/load|^DELETE .*\/images\//.exec(`${method} ${url}`)?.[0];
+      if (step === undefined) return;
+      // The engine completes the commits of killed processes when it likes, and a name moves to the last one.
+      await commit({});
+      await commit({ repo: 'sandkeep/capture', tag: ids.snapshotId });
+      await own.sweep();
+      found.push([step.replace(/^DELETE .*/, 'DELETE'), (await commits()).length]);
+    });
+    const engine = new Docker({ socketPath });
+    const images = new Images(engine, architecture, undefined);
+    const own = new DiskCaptures({ docker, untimed: engine, instanceId: other, images });
+    try {
+      await own.capture(ids, new AbortController().signal);
+      expect(found).toEqual([
+        ['/commit?', 0],
+        ['/images/load', 1],
+        ['DELETE', 1],
+      ]);
+      expect(await commits()).toEqual([]);
+      expect(await own.remove(ids.snapshotId)).toBe(true);
+    } finally {
+      relay.close();
+      await container.remove({ force: true });
+      await own.sweep();
+    }
+  });
+
   test('"uninstall" takes the images of snapshots and of interrupted captures, and no commit of an operator', async () => {
     const { body } = await inside.client.get('/v1/snapshots/by-name/first');
     // The operator gave it a second name, which stays.

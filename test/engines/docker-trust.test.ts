@@ -44,7 +44,7 @@ describeDocker('the authorities that a sandbox trusts', () => {
         flows: () => undefined,
       },
     });
-  }, 300_000);
+  });
   afterAll(async () => {
     for (const id of made) await runtime.destroy(id);
     await runtime.close();
@@ -173,7 +173,7 @@ describeDocker('the authorities that a sandbox trusts', () => {
       for (const [client, command, answer] of clients)
         expect(await sh(run, `cd /tmp; HOME=/tmp; ${command}`), client).toMatch(answer);
     }
-  }, 400_000);
+  });
 
   test('are those of the next authority after a rotation, also when the image makes its bundle again', async () => {
     const run = await start({ image: CLIENTS });
@@ -254,7 +254,7 @@ describeDocker('the authorities that a sandbox trusts', () => {
     const entries: Entry[] = [{ name: STORE, type: 'symlink', target: '/etc/hostname' }];
     await startAgain(run, async () => writeEntries(container, entries).catch(() => undefined));
     expect(await sh(run, 'cat /etc/hostname')).not.toContain('CERTIFICATE');
-  }, 400_000);
+  });
 
   test('are those of the machine too where the request asks for them', async () => {
     const machine = execFileSync('cat', ['/etc/ssl/certs/ca-certificates.crt'], { encoding: 'utf8' });

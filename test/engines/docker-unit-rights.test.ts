@@ -98,5 +98,5 @@ describeDocker('the capabilities of the systemd unit', () => {
     expect(findings.find(({ check }: any) => check === 'volume caps').state).toBe('ok');
     expect(findings.find(({ check }: any) => check === 'gateway').state).toBe('ok');
     expect(await stop(service)).toBe(0);
-  }, 400_000);
+  });
 });

@@ -118,7 +118,7 @@ describeDocker('volumes with a cap in containers', () => {
     await purgeDueVolumes(service.ctx, AbortSignal.timeout(60_000));
     expect(existsSync(join(service.volumesDir, client.org.id, volume.id))).toBe(false);
     await until(attachedImages, (images) => !images.some((image) => image.includes(volume.id)));
-  }, 400_000);
+  });
 
   test('keep the files that they had as directories, and get no first cap while they are mounted', async () => {
     const { body: volume } = await client.post('/v1/volumes', { name: 'plain' });

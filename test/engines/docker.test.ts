@@ -219,15 +219,15 @@ describeDocker('the docker runtime', () => {
     });
     await built.remove();
     const requested = { runtime: { cmd: ['sh', '-c', 'echo once; exit 3'] } };
-    const LAST = 'once\nsandkeep: the command ended with code 3\n';
+    const LAST = ['once\n', 'sandkeep: the command ended with code 3\n'];
     for (const [name, part, printed] of [
-      ['image-command', { image }, ''],
+      ['image-command', { image }, []],
       ['own-command', requested, LAST],
       ['own-command-of-that-image', { image, ...requested }, LAST],
       [
         'no-such-command',
         { runtime: { cmd: ['/no/such'] } },
-        expect.stringContaining('cannot run "/no/such"'),
+        [expect.stringContaining('cannot run "/no/such"'), expect.stringMatching(/ended with code 127$/m)],
       ],
     ] as const) {
       const { body } = await client.post('/v1/sandboxes', request(name, part), running);
@@ -238,7 +238,7 @@ describeDocker('the docker runtime', () => {
         (count) => count === 1,
       );
       // Process 1 is alone also before the start of the command.
-      if (printed !== '')
+      if (printed.length > 0)
         await until(
           async () => String(await container.logs({ stdout: true, stderr: true })),
           (log) => log.includes('sandkeep: '),
@@ -251,7 +251,9 @@ describeDocker('the docker runtime', () => {
       const lines = (
         await allEvents((await openEvents(client, `/v1/sandboxes/${body.id}/logs`)).events)
       ).filter(({ event }) => event === 'log');
-      expect(lines.map(({ data }) => data.text).join(''), name).toEqual(printed);
+      // The engine reads standard output and standard error by two pipes: either may be first.
+      const text = lines.map(({ data }) => data.text).join('');
+      expect((text.match(/.*\n/g) ?? []).toSorted(), name).toEqual(printed);
     }
   });
 
@@ -280,7 +282,7 @@ describeDocker('the docker runtime', () => {
       const { body } = await client.get('/v1/events', { resource_id: id, event_type: 'sandbox_started' });
       expect(body.data).toHaveLength(5);
     }
-  }, 300_000);
+  });
 
   test('reports the reason of a failed start', async () => {
     const missing = await client.post(

@@ -1,10 +1,10 @@
 import Docker from 'dockerode';
 import { randomBytes } from 'node:crypto';
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ActiveEventKeys } from '../../src/audit/events/active-keys.js';
 import { operator } from '../../src/audit/events/actor.js';
 import { openEventKeys } from '../../src/audit/log/signing-key.js';
@@ -23,26 +23,15 @@ import {
   type RemoteImage,
 } from '../support/private-registry.js';
 import { makeImages, refusal, serve } from '../support/pulled-images.js';
+import { mountSmallDisk, onSmallDisk, unmountSmallDisk } from '../support/small-disk.js';
 import { codeOf, filesOf } from '../support/volume-files.js';
 
 const MIB = 1024 ** 2;
 const RESERVE_MIB = 60;
 const PULLED = { filters: { reference: ['sandkeep/pulled'] } };
 
-const describeLoop = loopIsMissing() ? describe.skip : describeDocker;
-
-function loopIsMissing(): boolean {
-  const isThere =
-    process.getuid?.() === 0 &&
-    spawnSync('mkfs.ext4', ['-V']).status === 0 &&
-    existsSync('/dev/loop-control');
-  if (!isThere)
-    console.warn('the tests of a full disk are SKIPPED: they need root, mkfs.ext4 and loop devices');
-  return !isThere;
-}
-
 /** Everything is on one small disk: the database, the volumes, and an engine that cannot bound its containers. */
-describeLoop('a disk that one organization fills', () => {
+onSmallDisk(describeDocker)('a disk that one organization fills', () => {
   const folder = makeFolder();
   const root = join(folder, 'root');
   const dataDir = join(root, 'data');
@@ -95,14 +84,8 @@ describeLoop('a disk that one organization fills', () => {
 
   beforeAll(async () => {
     makeImage();
-    mkdirSync(root);
+    mountSmallDisk(folder, 700);
     mkdirSync(engineDir);
-    const disk = join(folder, 'disk');
-    writeFileSync(disk, '');
-    truncateSync(disk, 700 * MIB);
-    execFileSync('mkfs.ext4', ['-q', '-m', '0', disk]);
-    execFileSync('mount', ['-o', 'loop', disk, root]);
-    chmodSync(root, 0o755);
     engine = spawn(
       'unshare',
       [
@@ -171,7 +154,7 @@ describeLoop('a disk that one organization fills', () => {
     const ended = new Promise((resolve) => engine?.once('exit', resolve));
     engine?.kill();
     await ended;
-    execFileSync('umount', ['--lazy', root]);
+    unmountSmallDisk(root);
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -364,7 +347,7 @@ describeLoop('a disk that one organization fills', () => {
       await until(
         'the sandbox is stopped',
         async () => (await a.get(path)).body.status === 'stopped',
-        120_000,
+        240_000,
         200,
       );
       const events = (

@@ -95,7 +95,11 @@ describeKubernetes('doctor with a cluster', () => {
     });
     const proxy = await recordRights(namespace, status!.token);
     try {
-      const found = await byCheck(proxy.kubeconfig);
+      // The API server reads new roles and bindings a moment later.
+      const found = await until(
+        () => byCheck(proxy.kubeconfig),
+        (all) => !all['rights']!.found.includes('pods'),
+      );
       expect(found['cluster']).toMatchObject({
         state: 'ok',
         found: expect.stringMatching(/^Kubernetes v\d+\./),

@@ -61,7 +61,7 @@ describeKubernetes('a namespace of each organization', () => {
     service = await startTestService(options());
     instanceId = (await readInstance(service.ctx.pool)).id;
     [one, two] = [await newOrg(), await newOrg()];
-  }, 240_000);
+  });
   afterEach(async () => destroyAll(service, ...clients));
   afterAll(async () => {
     await service.close();

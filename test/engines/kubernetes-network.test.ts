@@ -163,7 +163,7 @@ describeKubernetes('a network that enforces policies', () => {
       settings: { stopGraceMs: 1_000 },
     });
     client = await service.newOrg();
-  }, 240_000);
+  });
   afterAll(async () => {
     await destroyAll(service, client);
     await service.close();

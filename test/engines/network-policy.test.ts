@@ -269,7 +269,7 @@ describeNetns('the rules in the kernel', () => {
     },
   );
 
-  test('give the verdict of the policy for any rules and packets', { timeout: 300_000 }, async () => {
+  test('give the verdict of the policy for any rules and packets', async () => {
     const packets = fc.array(
       packet.filter(({ way, peer }) => way === 'egress' || !WHAT[peer]!.includes('neighbour')),
       { minLength: 20, maxLength: 40 },
@@ -329,7 +329,6 @@ describeNetns('the rules in the kernel', () => {
 
   test(
     'give the verdict of rules by domain for the addresses of their names',
-    { timeout: 300_000 },
     async () => {
       const names: Record<string, string[]> = {
         'one.example': ['8.8.8.8', '10.0.0.1'],

@@ -196,7 +196,7 @@ test('stays simulated with simulated sandboxes by default', async () => {
   const client = clientOf(service, key);
   expect((await client.get('/v1/me/org')).body.runtime).toBe('simulated');
   await stop(service);
-}, 240_000);
+});
 
 describeDocker('an installation with containers', () => {
   beforeAll(() => makeImage());
@@ -274,5 +274,5 @@ describeDocker('an installation with containers', () => {
     }
     await stop(service);
     await engine.close();
-  }, 240_000);
+  });
 });

@@ -167,7 +167,7 @@ describeImage('the container image', () => {
       expect((await client.get('/v1/sandboxes/by-name/kept')).body.id).toBe(body.id);
       end();
     }
-  }, 300_000);
+  });
 
   function healthCommand(): string {
     const [{ Config }] = JSON.parse(docker('image', 'inspect', TAG)) as [
@@ -207,7 +207,7 @@ describeImage('the container image', () => {
     } finally {
       run('down', '--volumes', '--timeout', '20');
     }
-  }, 300_000);
+  });
 
   test('compose.embedded.yaml runs sandboxes by the socket alone, without networks and volumes', async () => {
     const project = `sandkeep-test-socket-${process.pid}`;
@@ -253,7 +253,7 @@ describeImage('the container image', () => {
     } finally {
       run('down', '--volumes', '--timeout', '20');
     }
-  }, 300_000);
+  });
 
   /** Boots systemd in a container. Returns a function that runs a script there. */
   async function bootSystemd(name: string, ...more: string[]): Promise<(script: string) => string> {
@@ -308,7 +308,7 @@ describeImage('the container image', () => {
     expect(inside('sandkeep install --systemd --remove')).toContain(
       'removed   /etc/systemd/system/sandkeep.service',
     );
-  }, 300_000);
+  });
 
   test('the unit for Docker runs a sandbox under its restrictions, where systemd is process 1', async () => {
     const name = nameFor('systemd-docker');
@@ -327,5 +327,5 @@ describeImage('the container image', () => {
     expect(sandbox).toMatchObject({ status: 'running' });
     inside('systemctl stop sandkeep');
     docker('rm', '--force', docker('ps', '--quiet', '--filter', `label=dev.sandkeep.sandbox=${sandbox.id}`));
-  }, 300_000);
+  });
 });

@@ -57,7 +57,7 @@ export function testClients(title: string, runtime: RuntimeName, start: () => Pr
         it.skip(`${session.title} — SKIPPED: ${reason}`);
         continue;
       }
-      it.concurrent(session.title, { timeout: 300_000 }, async () => {
+      it.concurrent(session.title, async () => {
         const client = await service.newOrg();
         clients.push(client);
         expect(await runSession(session, runtime, { url: service.url, key: client.key })).toEqual([]);

@@ -10,6 +10,15 @@ export interface ServerEvent {
   retry?: string;
 }
 
+/** The next event, without the comments before it, which only show that the connection is alive. */
+export async function nextEvent(events: AsyncGenerator<ServerEvent>): Promise<ServerEvent> {
+  for (;;) {
+    const { value, done } = await events.next();
+    if (done) throw new Error('the stream has ended');
+    if (value.comment === undefined) return value;
+  }
+}
+
 /** Opens a stream of server-sent events. `headers`: additional ones. `body`: makes it a POST. */
 export async function openEvents(
   client: Client,

@@ -102,6 +102,16 @@ export async function statusOrCut(answer: Promise<{ status: number }>): Promise<
   );
 }
 
+/** The status of a read by a session, which may end meanwhile. */
+export async function statusOf(session: ConsoleSession, path = '/v1/me/org'): Promise<number | 'cut'> {
+  const read = async () => {
+    const answer = await session.fetch(path);
+    await answer.arrayBuffer();
+    return answer;
+  };
+  return statusOrCut(read());
+}
+
 /** Makes the members, each of one organization, the same account of a provider. */
 export async function linkPerson(
   { ctx }: Pick<TestService, 'ctx'>,

@@ -52,6 +52,12 @@ export interface Attempt {
 }
 
 /** A process in a namespace that answers on `ports` and tries to reach others. */
+/**
+ * The option of nsenter for long programs. `ip netns exec` gives them a copy of the mounts too, which keeps a volume of
+ * another test mounted, and its loop device attached, until they end.
+ */
+export const networkOf = (namespace: string) => `--net=/run/netns/${namespace}`;
+
 export class NetnsPeer {
   private readonly waiting = new Map<number, (outcome: string) => void>();
   private last = 0;
@@ -60,7 +66,7 @@ export class NetnsPeer {
 
   /** `named`: the address that its name server answers for every name. */
   static async start(namespace: string, ports: readonly number[], named = ''): Promise<NetnsPeer> {
-    const child = spawn('ip', ['netns', 'exec', namespace, process.execPath, PEER, ...ports.map(String)], {
+    const child = spawn('nsenter', [networkOf(namespace), process.execPath, PEER, ...ports.map(String)], {
       stdio: ['pipe', 'pipe', 'inherit'],
       env: { ...process.env, NAMED_ADDRESS: named },
     });

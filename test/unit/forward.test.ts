@@ -109,7 +109,7 @@ test('forwards one request as one, also when the client calls its length a heade
 
 test('reads a body at the pace of the other process, and an answer at the pace of the client', async () => {
   let taken = 0;
-  let resume: () => void = () => undefined;
+  let resume: (() => void) | undefined;
   let written = 0;
   const { front } = await start((request, response) => {
     if (request.method === 'POST') {
@@ -139,9 +139,13 @@ test('reads a body at the pace of the other process, and an answer at the pace o
   };
   upload.on('drain', push);
   push();
+  await until(
+    () => Promise.resolve(resume),
+    (begun) => begun !== undefined,
+  );
   await delay(1_000);
   expect(sent).toBeLessThan(32 * MIB);
-  resume();
+  resume!();
   const [counted] = (await once(upload, 'response')) as [IncomingMessage];
   expect(String((await counted.toArray())[0])).toBe(String(64 * MIB));
 

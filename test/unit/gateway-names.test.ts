@@ -160,8 +160,13 @@ it('passes on that a name or a record is missing, with the record that says for 
     expect(missing!.authorities).toHaveLength(1);
     expect(await send(queryOf('example.com'))).toMatchObject({ code: NO_ERROR, data: [] });
   }
-  expect(upstream.asked).toHaveLength(2);
+  expect(questionsOf(upstream)).toBe(2);
 });
+
+/** A question that is sent again, because a busy machine was late with the answer, keeps its id. */
+function questionsOf({ asked }: StandIn): number {
+  return new Set(asked.map(({ message }) => message.toString('hex'))).size;
+}
 
 it('keeps an answer for its lifetime, for the organization alone', async () => {
   const { send, upstream, table, bound } = await names(({ name }) => ({
@@ -185,19 +190,19 @@ it('keeps an answer for its lifetime, for the organization alone', async () => {
     send(queryOf('EXAMPLE.com')),
     send(queryOf('example.com'), '10.77.0.3'),
   ]);
-  expect(upstream.asked).toHaveLength(1);
+  expect(questionsOf(upstream)).toBe(1);
   expect(bound.map(({ sandbox }) => sandbox).toSorted()).toEqual(['s', 's', 'sibling']);
   await send(queryOf('example.com'), '10.77.0.4');
-  expect(upstream.asked).toHaveLength(2);
+  expect(questionsOf(upstream)).toBe(2);
   await send(queryOf('example.com'), '10.77.0.5');
-  expect(upstream.asked).toHaveLength(3);
+  expect(questionsOf(upstream)).toBe(3);
 
   await send(queryOf('short.example.com'));
   await sleep(1_100);
   await send(queryOf('short.example.com'));
-  expect(upstream.asked).toHaveLength(5);
+  expect(questionsOf(upstream)).toBe(5);
   const later = await send(queryOf('example.com'));
-  expect(upstream.asked).toHaveLength(5);
+  expect(questionsOf(upstream)).toBe(5);
   // Rounded up, so that it ends no later than the first answer: the kernel has nothing to renew.
   const { ttlSecs } = bound.at(-1)!;
   expect(ttlSecs).toBeLessThanOrEqual(58);

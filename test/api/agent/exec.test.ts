@@ -207,10 +207,12 @@ describeDocker('commands on the agent channel', () => {
   });
 
   test('get a warning for input that nobody reads or that is no input', async () => {
-    const closed = agent.sh('exec <&-; echo ready; sleep 1');
+    const closed = agent.sh('exec <&-; echo ready; exec sleep 600');
     await agent.next(closed, 'core.exec.stdout');
     agent.stdin(closed, 'x');
-    expect((await agent.all(closed)).map(({ type }) => type)).toContain('core.exec.stdin.error');
+    await agent.next(closed, 'core.exec.stdin.error');
+    agent.send(closed, 'core.exec.signal', { signal: 9 });
+    expect(await code(closed)).toBe(137);
     const session = agent.exec('cat');
     agent.send(session, 'core.exec.stdin', { data: 'text' });
     agent.send(session, 'core.exec.signal', { signal: 1000 });

@@ -67,4 +67,4 @@ test('the migration to the log appends every older event unchanged', async () =>
       expect(times).toEqual(times.toSorted());
     }
   });
-}, 120_000);
+});

@@ -5,7 +5,7 @@ import { addMember } from '../../../src/members/add.js';
 import { unlinkMember } from '../../../src/members/unlink.js';
 import type { Client } from '../../support/client.js';
 import { sessionAt, type ConsoleSession } from '../../support/console.js';
-import { postLink } from '../../support/members.js';
+import { postLink, statusOf } from '../../support/members.js';
 import { HttpBrowser } from '../../support/openid/browser.js';
 import { startProvider, startServiceWith, type TestProvider } from '../../support/openid/provider.js';
 import { until } from '../../support/polling.js';
@@ -471,7 +471,7 @@ describe('a sign-out', () => {
     });
     expect(confirmed.headers.get('location')).toBe(`${service.url}/console/sign-in`);
     await until(
-      async () => (await first.fetch('/v1/me/org')).status,
+      () => statusOf(first),
       (status) => status === 401,
     );
     const { body } = await client.get('/v1/events', { event_type: 'member_session_ended' });

@@ -64,7 +64,7 @@ describeDocker('the event stream of a command', () => {
     expect(await allEvents((await open({ cmd: 'no-such-program' })).events)).toMatchObject([
       { event: 'failed', data: { error: { code: 'command_not_started', details: { kind: 'not_found' } } } },
     ]);
-    const late = await allEvents((await sh('echo begun; sleep 600', { timeout_secs: 1 })).events);
+    const late = await allEvents((await sh('echo begun; sleep 600', { timeout_secs: 4 })).events);
     expect(late.at(-1)).toMatchObject({ event: 'exited', data: { exit_code: 137, timed_out: true } });
     expect(textOf(late, 'stdout')).toBe('begun\n');
   });

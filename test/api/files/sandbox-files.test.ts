@@ -191,7 +191,7 @@ describeDocker('the files of a sandbox over HTTP', () => {
     expect(most).toBeLessThan(150 * 1024 * 1024);
     await files.remove('/large');
     // It works for 5 s. A machine with a load of 20 gave it a tenth of a processor.
-  }, 180_000);
+  });
 
   test('are as before when an upload breaks off, and nothing is left beside them', async () => {
     await files.put('/u/f', 'old');

@@ -116,5 +116,5 @@ describe('file formats', () => {
     expect(
       (await client.get('/v1/billing/usage/storage', { since: '2026-03-01', until: '2026-04-01' })).body.rows,
     ).toHaveLength(5_000);
-  }, 180_000);
+  });
 });

@@ -54,7 +54,7 @@ test('any history reads as in a plain model, whatever the order and the pieces o
     }),
     { numRuns: 10 },
   );
-}, 180_000);
+});
 
 // Arbitrary histories, and a model of the API's answers about them.
 

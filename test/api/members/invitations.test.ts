@@ -7,7 +7,7 @@ import { deleteExpiredLinks } from '../../../src/members/jobs.js';
 import type { MemberRow } from '../../../src/members/queries.js';
 import type { Client } from '../../support/client.js';
 import type { ConsoleSession } from '../../support/console.js';
-import { newMember, postLink, send, signInMember, statusOrCut } from '../../support/members.js';
+import { newMember, postLink, send, signInMember, statusOf, statusOrCut } from '../../support/members.js';
 import { until } from '../../support/polling.js';
 import { startTestService, type TestService } from '../../support/service.js';
 
@@ -184,7 +184,7 @@ test('a removed member has no session any more, and a member may remove itself',
   const session = await signInMember(service, client.org.id, other);
   expect((await send(session, 'DELETE', `/v1/members/${other.id}`)).status).toBe(200);
   await until(
-    async () => (await session.fetch('/v1/me/org')).status,
+    () => statusOf(session),
     (status) => status === 401,
   );
   const again = await send(byOwner, 'DELETE', `/v1/members/${other.id}`);

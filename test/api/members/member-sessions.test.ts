@@ -8,7 +8,7 @@ import { deleteExpiredLinks } from '../../../src/members/jobs.js';
 import type { MemberRow } from '../../../src/members/queries.js';
 import { removeMember } from '../../../src/members/remove.js';
 import { sessionAt, type ConsoleSession } from '../../support/console.js';
-import { byOperator, linkOf, newMember, postLink, signInMember } from '../../support/members.js';
+import { byOperator, linkOf, newMember, postLink, signInMember, statusOf } from '../../support/members.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest } from '../../support/service.js';
@@ -24,12 +24,6 @@ beforeEach(async () => {
   here = await signInMember(its.first, its.client.org.id, member);
   there = sessionAt(its.second.url, here);
 });
-
-async function statusOf(session: ConsoleSession, path = '/v1/me/org'): Promise<number> {
-  const answer = await session.fetch(path);
-  await answer.arrayBuffer();
-  return answer.status;
-}
 
 async function codeOf(answer: Response): Promise<[number, string]> {
   const { error } = (await answer.json()) as { error: { code: string } };

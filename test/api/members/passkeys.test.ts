@@ -22,7 +22,7 @@ import {
   type Options,
 } from '../../support/authenticator.js';
 import { sessionAt, type ConsoleSession } from '../../support/console.js';
-import { byOperator, newMember, signInMember } from '../../support/members.js';
+import { byOperator, newMember, signInMember, statusOf } from '../../support/members.js';
 import { localProvider } from '../../support/openid/provider.js';
 import { until } from '../../support/polling.js';
 import { startForTest } from '../../support/service.js';
@@ -66,10 +66,6 @@ function sessionOf({ status, body, cookies }: Answered, at = url): ConsoleSessio
     csrf: body['csrf_token'] as string,
     expiresAt: body['expires_at'] as string,
   });
-}
-
-async function statusOf(of: ConsoleSession): Promise<number> {
-  return (await answeredBy(await of.fetch('/v1/me/org'))).status;
 }
 
 /** The latest event of a type about the member. */

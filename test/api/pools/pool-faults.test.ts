@@ -34,10 +34,10 @@ test('a run that gets a later end while its end is decided goes on', async () =>
   const [id] = ids;
   const holder = await service.ctx.pool.connect();
   try {
-    await sql('update runs set max_duration_secs = 1 where sandbox_id = $1', id);
-    await sql("update runs set started_at = started_at - interval '5 s' where sandbox_id = $1", id);
     await holder.query('begin');
     await holder.query('select from sandboxes where id = $1 for update', [id]);
+    await sql('update runs set max_duration_secs = 1 where sandbox_id = $1', id);
+    await sql("update runs set started_at = started_at - interval '5 s' where sandbox_id = $1", id);
     await announceChange(service.ctx.pool, id!);
     const waiting = async () =>
       sql("select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'");

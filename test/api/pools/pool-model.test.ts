@@ -4,6 +4,7 @@ import { operator } from '../../../src/audit/events/actor.js';
 import { Dice } from '../../crash/support/seeded-random.js';
 import { readSeed } from '../../support/budget.js';
 import type { Client } from '../../support/client.js';
+import { untilSealed } from '../../support/event-log.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
 import { startForTest, type TestService } from '../../support/service.js';
@@ -62,6 +63,8 @@ test(`no sandbox is given twice, and quotas and usage are exact: SANDKEEP_TEST_P
     () => members(service, client),
     (count) => count === 0,
   );
+  // An export ends at the sealed part of the log.
+  await untilSealed(service.ctx.pool, client.org.id);
   expect(await shownPoolSeconds(client)).toBeCloseTo(await recordedPoolSeconds(client), 5);
 });
 

@@ -71,7 +71,7 @@ describe('concurrent requests', () => {
       await second.close();
       await pool.end();
     }
-  }, 180_000);
+  });
 
   test.each([
     ['max_concurrent_persistent_running', 'concurrent_persistent_running', false],
@@ -454,7 +454,7 @@ test('any operations in any order leave the counters of a simple model', async (
   } finally {
     await still.close();
   }
-}, 180_000);
+});
 
 test('a change of quotas records an audit event, an unchanged value none', async () => {
   const client = await service.newOrg();

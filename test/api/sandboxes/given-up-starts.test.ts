@@ -117,7 +117,7 @@ describe('a create without room', () => {
     const key = { 'idempotency-key': 'again' };
     const cut = await cutOff('again', key);
     await service.ctx.pool.query(
-      "update runs set wanted_until = wanted_until - interval '1 minute' where sandbox_id = $1",
+      "update runs set wanted_until = clock_timestamp() + interval '25 s' where sandbox_id = $1",
       [cut.id],
     );
     const again = client.request('POST', '/v1/sandboxes', {

@@ -184,7 +184,7 @@ describe(`with ${SANDBOXES} sandboxes`, () => {
     } finally {
       load.release(true);
     }
-  }, 600_000);
+  });
 
   test.each(Object.keys(READS))('%s uses the indexes in their order', (name) => expectGood(name));
 

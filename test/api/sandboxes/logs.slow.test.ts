@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeClient, type Client } from '../../support/client.js';
 import { destroyAll, onDocker } from '../../support/docker-service.js';
 import { containerOf, describeDocker, IMAGE, makeImage } from '../../support/docker.js';
-import { allEvents, openEvents, type ServerEvent } from '../../support/event-stream.js';
+import { allEvents, nextEvent, openEvents, type ServerEvent } from '../../support/event-stream.js';
 import { heldMemory } from '../../support/held-memory.js';
 import { exchangeRaw, requestHead, WEBSOCKET } from '../../support/raw-connection.js';
 import { startTestService, type TestService } from '../../support/service.js';
@@ -34,7 +34,7 @@ describe('logs of simulated sandboxes', () => {
         'x-request-id': expect.any(String),
       });
       expect((await events.next()).value).toEqual({ comment: 'following' });
-      const { value } = await events.next();
+      const value = await nextEvent(events);
       expect(value.event).toBe('log');
       expect(value.data).toEqual({
         source: 'system',
@@ -49,7 +49,7 @@ describe('logs of simulated sandboxes', () => {
     const path = `/v1/sandboxes/${body.id}/logs?${ALL}`;
     const first = (await openEvents(client, path)).events;
     await first.next();
-    const { id } = (await first.next()).value;
+    const id = (await nextEvent(first)).id!;
     await first.return(undefined);
     // A reader that continues has the line.
     const { events } = await openEvents(client, path, { headers: { 'last-event-id': id } });

@@ -128,4 +128,4 @@ test('several callers at once: each pause is billed once, from the end of a run 
     );
     expect(held?.state === 'running').toBe(shown?.status === 'running');
   }
-}, 120_000);
+});

@@ -375,7 +375,10 @@ test('an engine that saves no memory beside volumes refuses the pause of their s
 
 test('idleness pauses a sandbox with on_idle, and a session resumes it', async () => {
   const lifecycle = { on_idle: 'pause', idle_timeout_secs: 1 };
-  const id = await make('idles', { lifecycle });
+  const { body: made } = await client.post('/v1/sandboxes', smallRequest('idles', { lifecycle }), {
+    start: true,
+  });
+  const { id } = made;
   const { body } = await untilStatus(client, id, 'stopped');
   expect([body.stop_reason, body.paused_at === null]).toEqual(['idle', false]);
   // Nothing runs in the simulated engine, so the session ends with its refusal.

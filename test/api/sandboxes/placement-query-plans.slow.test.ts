@@ -50,7 +50,7 @@ beforeAll(async () => {
      select org_id, run_id, id, 1, 128, 0 from made`,
     [body.id, WAITING],
   );
-}, 120_000);
+});
 afterAll(async () => {
   await session?.end();
   await service?.close();

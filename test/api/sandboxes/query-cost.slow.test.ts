@@ -70,12 +70,12 @@ beforeAll(async () => {
     [client.org.id],
   );
   resource = about.rows[0]!.resource_id;
-}, 600_000);
+});
 
 afterAll(async () => {
   await session?.end();
   await service?.close();
-}, 120_000);
+});
 
 async function makeKeys(pool: Pool, orgId: string): Promise<void> {
   await pool.query(

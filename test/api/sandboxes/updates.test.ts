@@ -217,15 +217,18 @@ describe('restoring a volume', () => {
     const quick = await startTestService({ settings: { volumePurgeAfterMs: 5_000 } });
     try {
       const mine = await quick.newOrg();
-      const restored = await Promise.all(
-        Array.from({ length: 60 }, async (_, index) => {
-          const { body } = await mine.post('/v1/volumes', { name: `brink-${index}` });
-          const { body: deleted } = await mine.delete(`/v1/volumes/${body.id}`);
-          const purgeAt = Date.parse(/goes at (\S+)$/.exec(deleted.message)![1]!);
-          // The first requests precede the purge, and the last ones follow it. The others are spread around its time.
-          if (index >= 5) await sleep(Math.max(0, purgeAt - Date.now() + (index - 25) * 10));
-          return { id: body.id, status: (await mine.post(`/v1/volumes/${body.id}/restore`)).status };
-        }),
+      const restore = async (index: number) => {
+        const { body } = await mine.post('/v1/volumes', { name: `brink-${index}` });
+        const { body: deleted } = await mine.delete(`/v1/volumes/${body.id}`);
+        const purgeAt = Date.parse(/goes at (\S+)$/.exec(deleted.message)![1]!);
+        if (index >= 5) await sleep(Math.max(0, purgeAt - Date.now() + (index - 25) * 10));
+        return { id: body.id, status: (await mine.post(`/v1/volumes/${body.id}/restore`)).status };
+      };
+      // The first requests precede the purge, and the last ones follow it. The others are spread around its time.
+      const restored: Awaited<ReturnType<typeof restore>>[] = [];
+      for (let index = 0; index < 5; index += 1) restored.push(await restore(index));
+      restored.push(
+        ...(await Promise.all(Array.from({ length: 55 }, async (_, index) => restore(index + 5)))),
       );
       expect(new Set(restored.map(({ status }) => status))).toEqual(new Set([200, 404]));
       const kept = restored.filter(({ status }) => status === 200).map(({ id }) => id);

@@ -12,7 +12,7 @@ import { createKey } from '../../../src/keys/create.js';
 import { makeClient, type Client } from '../../support/client.js';
 import { insertWorker } from '../../support/insert-worker.js';
 import { describeDocker } from '../../support/docker.js';
-import { allEvents, openEvents } from '../../support/event-stream.js';
+import { allEvents, nextEvent, openEvents } from '../../support/event-stream.js';
 import { freePort } from '../../support/free-port.js';
 import { startInside, type Inside } from '../../support/inside.js';
 import { until, untilStatus } from '../../support/polling.js';
@@ -110,7 +110,7 @@ describe('the log of a sandbox on the engine of another process', () => {
         ratelimit: expect.stringContaining('"key"'),
       });
       expect((await events.next()).value).toEqual({ comment: 'following' });
-      expect((await events.next()).value.data.source).toBe('system');
+      expect((await nextEvent(events)).data.source).toBe('system');
       expect((await events.next()).value).toEqual({ comment: 'nothing new' });
       await events.return(undefined);
     }

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { CaptureRefusedError, type Capture } from '../../../src/engine/runtime.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
@@ -14,6 +14,10 @@ beforeAll(async () => {
   service = await startTestService({ simulated, settings: { stopGraceMs: 0 } });
 });
 afterAll(() => service.close());
+// Also of a test that failed: the captures of the next one would wait for it.
+afterEach(() => {
+  during = undefined;
+});
 
 test('an operation ends as failed with the reason, and its name is free again', async () => {
   const client = await service.newOrg();
@@ -103,6 +107,11 @@ test('organizations have their turns, and a sandbox that does not start blocks n
     begun.push(snapshotId);
     return new Promise<void>((resolve) => releases.push(resolve));
   };
+  const hasBegun = async (count: number) =>
+    until(
+      async () => Promise.resolve(begun.length),
+      (length) => length >= count,
+    );
   const ids: string[] = [];
   const ask = async (client: Client, sandbox_id: string, name: string) => {
     const { body, text } = await client.post('/v1/snapshots', { kind: 'disk', sandbox_id, name });
@@ -119,12 +128,11 @@ test('organizations have their turns, and a sandbox that does not start blocks n
   );
   await a.post(`/v1/sandboxes/${stopped.id}/stop`, undefined, { wait_for: 'stopped' });
   await startSmall(a, 'filler', { resources: { vcpus: 2, memory_mib: 64 } });
+  // One after the other: of two that one pass picks, either may begin first, and so have the earlier turn.
   await ask(a, sandboxes[0]!, 'a1');
+  await hasBegun(1);
   await ask(b, sandboxes[1]!, 'b1');
-  await until(
-    async () => Promise.resolve(begun.length),
-    (length) => length === 2,
-  );
+  await hasBegun(2);
   await ask(a, stopped.id, 'a-starts');
   await ask(a, sandboxes[0]!, 'a2');
   await ask(b, sandboxes[1]!, 'b2');
@@ -136,11 +144,7 @@ test('organizations have their turns, and a sandbox that does not start blocks n
     [4, 0, 'a2'],
   ] as const) {
     releases[begun.indexOf(ids[ended]!)]!();
-    await until(
-      async () => Promise.resolve(begun.length),
-      (length) => length >= count,
-      20_000,
-    );
+    await hasBegun(count);
     expect(names().at(-1)).toBe(last);
   }
   during = undefined;

@@ -249,7 +249,7 @@ test('any runs count under the labels of their time, and the remainder is unlabe
     { numRuns: 25 },
   );
   clock = BEGIN;
-}, 180_000);
+});
 
 describe('labels of a sandbox', () => {
   test('can be replaced, filter the list, and record an event', async () => {

@@ -8,6 +8,8 @@ import { startTestService, type TestService } from '../../support/service.js';
 import { until } from '../../support/polling.js';
 import { newOrgOfAYear } from '../../support/year-of-runs.js';
 
+/** Other files have a table with the same number in their databases. */
+const HERE = 'database = (select oid from pg_database where datname = current_database())';
 const YEAR = '/v1/billing/usage/sandbox?since=2025-01-01&until=2026-01-01';
 
 let service: TestService;
@@ -84,7 +86,7 @@ async function withReportsHeldUp(work: (untilHeldUp: (count: number) => Promise<
       until(
         async () => {
           const { rows } = await alone.query<{ count: number }>(
-            `select count(*)::int from pg_locks where not granted and relation = 'usage_days'::regclass`,
+            `select count(*)::int from pg_locks where not granted and relation = 'usage_days'::regclass and ${HERE}`,
           );
           return rows[0]!.count;
         },
@@ -206,7 +208,7 @@ test.each(['1.0', '1.1'])('a report that fails midway resets the connection (HTT
   // The only report in progress: most of the year is still to come.
   const { rows } = await service.ctx.pool.query<{ ended: boolean }>(
     `select pg_terminate_backend(pid) as ended from pg_locks
-     where relation = 'usage_days'::regclass and mode = 'AccessShareLock' and granted`,
+     where relation = 'usage_days'::regclass and mode = 'AccessShareLock' and granted and ${HERE}`,
   );
   expect(rows).toEqual([{ ended: true }]);
   socket.on('data', (bytes: Buffer) => (got += bytes.length));

@@ -140,7 +140,7 @@ describe('the usage of compute', () => {
       { numRuns: 75 },
     );
     clock = NOW;
-  }, 180_000);
+  });
 
   test('covers the current UTC month until now by default', async () => {
     const client = await service.newOrg();
@@ -247,7 +247,7 @@ describe('the usage of storage', () => {
       { numRuns: 75 },
     );
     clock = NOW;
-  }, 180_000);
+  });
 });
 
 test('usage follows the recorded times of a real start and stop', async () => {

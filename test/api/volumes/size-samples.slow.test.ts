@@ -346,7 +346,7 @@ test('an unreadable directory makes a measurement fail instead of counting less'
     rmSync(directory, { recursive: true, force: true });
   }
   expect(await asNobody()).toBeUndefined();
-}, 180_000);
+});
 
 test('the accruals of a volume never overlap under any clocks, and each starts with a measurement', async () => {
   const moment = fc.integer({ min: 0, max: 20 }).map((step) => BigInt(step) * 1_800_000_000n);
@@ -375,7 +375,7 @@ test('the accruals of a volume never overlap under any clocks, and each starts w
     }),
     { numRuns: 30 },
   );
-}, 180_000);
+});
 
 test('the worker measures volumes', async () => {
   const live = await startTestService({ settings: { volumeSampleMs: 3_000 } });

@@ -398,5 +398,5 @@ describe('sandkeep webhook', () => {
     expect((await run(['webhook', 'list', ...args])).out).toContain(receiver.url);
     expect((await run(['webhook', 'delete', made.id, ...args])).out).toContain('is deleted');
     expectRefused(await run(['webhook', 'delete', made.id, ...args]), 'no webhook');
-  }, 240_000);
+  });
 });

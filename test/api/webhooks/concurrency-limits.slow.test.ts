@@ -110,7 +110,7 @@ test('an organization with many slow receivers yields the next slot to an organi
   bad.answer = () => 200;
   for (const release of held) release();
   await received(bad, 8);
-}, 180_000);
+});
 
 test('a slow webhook with a backlog yields its slot while another waits', async () => {
   const [slow, quick] = [await newOrg(), await newOrg()];
@@ -142,7 +142,7 @@ test('a slow webhook with a backlog yields its slot while another waits', async 
   expect(bad.messages.length).toBeLessThan(2 * count);
   await received(bad, 2 * count);
   await silent.close();
-}, 180_000);
+});
 
 test('when one attempt throws, the others in progress are awaited', async () => {
   const client = await newOrg();
@@ -166,7 +166,7 @@ test('when one attempt throws, the others in progress are awaited', async () => 
   expect([breaks, bad.messages.length]).toEqual([0, 3]);
   release();
   await received(bad, 12);
-}, 180_000);
+});
 
 test('the API limits concurrent webhook tests in total and for each organization', async () => {
   let release: () => void = () => undefined;
@@ -219,4 +219,4 @@ test('slow commits of deliveries leave database connections to starts', async ()
   } finally {
     await separate.close();
   }
-}, 180_000);
+});

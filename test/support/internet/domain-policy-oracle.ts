@@ -43,7 +43,11 @@ function hasResolver({ rules = [], default_egress }: NetworkPolicy): boolean {
   const leaving = rules.filter(leaves);
   if (leaving.some((rule) => rule.action === 'allow' && domainOf(rule) !== undefined)) return true;
   const hit = leaving.find(({ destination, protocols = [], ports = [] }) => {
-    if (destination !== 'any' || (protocols.length > 0 && !protocols.includes('udp'))) return false;
+    // The name server of this world has a public address.
+    const isPublic =
+      typeof destination === 'object' && 'group' in destination && destination.group === 'public';
+    if ((destination !== 'any' && !isPublic) || (protocols.length > 0 && !protocols.includes('udp')))
+      return false;
     return ports.length === 0 || ports.some(({ start, end }) => start <= DNS_PORT && DNS_PORT <= end);
   });
   return (hit?.action ?? default_egress) === 'allow';

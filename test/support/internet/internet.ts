@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { PACKAGE_ROOT } from '../../../src/lib/package-root.js';
 import { Authority } from '../certificates.js';
-import { sh } from '../netns.js';
+import { networkOf, sh } from '../netns.js';
 import type { Command, SeenRequest, ServedCertificate, ServersConfig, Zone } from './protocol.js';
 
 /** Below the time limit of the set-up of a test file. */
@@ -55,7 +55,7 @@ export class Internet {
     const namespace = `sk-internet-${number}`;
     const lock = await takeBlock(number);
     makeNamespace(namespace, number);
-    const child = spawn('ip', ['netns', 'exec', namespace, process.execPath, options.program ?? SERVERS], {
+    const child = spawn('nsenter', [networkOf(namespace), process.execPath, options.program ?? SERVERS], {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     const authority = new Authority();

@@ -112,18 +112,24 @@ describe('a body whose length two parsers read differently', () => {
   it.each(['h2c', 'websocket, h2c', 'TLS/1.0', '"odd"'])(
     'stays with an upgrade that is not taken: %s',
     async (offer) => {
-      const offering = `Host: HOST\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: ${offer}\r\nHTTP2-Settings: AAMAAABk\r\n`;
+      const offering = `Host: ${previews.host}\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: ${offer}\r\nHTTP2-Settings: AAMAAABk\r\n`;
       const [first, last] = ['first half, ', 'second half'];
-      const answer = await send(
-        [
-          `POST /1 HTTP/1.1\r\n${offering}Content-Length: ${first.length + last.length}\r\n\r\n${first}`,
-          last,
-          `POST /2 HTTP/1.1\r\n${offering}Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n`,
-          `GET /3 HTTP/1.1\r\n${offering}\r\n`,
-          'GET /4 HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n',
-        ],
-        100,
+      const { socket, text, isClosed, whole } = await openRaw(`http://127.0.0.1:${previews.port}`);
+      socket.write(
+        `POST /1 HTTP/1.1\r\n${offering}Content-Length: ${first.length + last.length}\r\n\r\n${first}`,
       );
+      await delay(100);
+      // A client with such an offer waits for each answer: a further request before it ends the connection.
+      for (const [answered, part] of [
+        last,
+        `POST /2 HTTP/1.1\r\n${offering}Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\r\n`,
+        `GET /3 HTTP/1.1\r\n${offering}\r\n`,
+        'GET /4 HTTP/1.1\r\nHost: HOST\r\nConnection: close\r\n\r\n',
+      ].entries()) {
+        await until(() => isClosed() || text().split('from the sandbox').length === answered + 1);
+        socket.write(part.replaceAll('HOST', previews.host));
+      }
+      const answer = await whole;
       expect(answer.match(/HTTP\/1.1 \d+/g)).toEqual(Array(4).fill('HTTP/1.1 200'));
       expect(seen).toEqual([`POST /1 ${first}${last}`, 'POST /2 body', 'GET /3 ', 'GET /4 ']);
     },
