@@ -24,10 +24,11 @@ export default defineConfig({
     isolate: false,
     // Two cores, and half of a file's time is waiting.
     maxWorkers: 4,
-    // Services, containers and browsers on a busy machine. The quick files have less: test/support/each-file.ts.
-    testTimeout: 180_000,
-    hookTimeout: 180_000,
+    // They only end what hangs. Services, containers, browsers and emulated processors on a busy machine have taken three minutes for
+    // what takes ten seconds on a quiet one.
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
     // The default is one second.
-    expect: { poll: { timeout: 120_000 } },
+    expect: { poll: { timeout: 300_000 } },
   },
 });

@@ -13,7 +13,7 @@ export interface Measured {
   errors: string[];
 }
 
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 120_000;
 /** No request is due while so many of the same loop are open. */
 const MOST_OPEN = 100;
 

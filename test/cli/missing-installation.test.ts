@@ -93,7 +93,7 @@ describe('without an installation, a command fails and creates nothing', () => {
     const dataDir = join(folder, 'starting');
     const options = ['--json', '--port', '0', '--runtime', 'simulated', '--data-dir', dataDir];
     const serving = start([...PROGRAM, 'serve', ...options]);
-    await expect.poll(() => existsSync(join(dataDir, 'owner.json')), { timeout: 60_000 }).toBe(true);
+    await expect.poll(() => existsSync(join(dataDir, 'owner.json'))).toBe(true);
     const { code, err } = await run(['org', 'list', '--json', '--data-dir', dataDir]);
     serving.child.kill('SIGTERM');
     await serving.ended;

@@ -281,7 +281,7 @@ describeDocker('sandkeep uninstall', () => {
   test('refuses on an external database while a worker has its lease', async () => {
     const service = await startTestService();
     try {
-      await expect.poll(() => liveWorkers(service.ctx.pool), { timeout: 60_000 }).toHaveLength(1);
+      await expect.poll(() => liveWorkers(service.ctx.pool)).toHaveLength(1);
       const where = ['--database-url', urlOf(service.database), '--docker-socket', engine.socket];
       expectRefused(
         await run(['uninstall', '--yes', ...where]),

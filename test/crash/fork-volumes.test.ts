@@ -174,31 +174,27 @@ describeDocker('volumes of a fork after a kill -9', () => {
     for (const { id } of body.sandboxes) await client.delete(`/v1/sandboxes/${id}`);
   });
 
-  test(
-    'the source is deleted while the service is dead in a copy: nothing of the fork stays',
-    async () => {
-      const doomed = await start('doomed');
-      const { body } = await client.post(`/v1/sandboxes/${doomed}/fork`, { count: COPIES, volumes: 'copy' });
-      const ids = (await rowsOf(`fork_id = '${body.id}'`)).map(({ id }) => id);
-      await until(
-        () => Promise.resolve(ids.length === 0 || ids.some((id) => mibOf(id) > 1)),
-        (reached) => reached,
-        60_000,
-      );
-      const deleting = client.delete(`/v1/sandboxes/${doomed}`);
-      await deleting;
-      kill('SIGKILL', service.pid);
-      await service.exited;
-      await serve();
-      const operation = await forked(client, body.id);
-      // The copies may have been complete before the deletion.
-      if (operation['status'] === 'failed') {
-        expect(operation).toMatchObject({ error: { code: 'sandbox_changed' }, sandboxes: [] });
-        expect((await rowsOf(`fork_id = '${body.id}'`)).every(({ removed }) => removed)).toBe(true);
-        for (const { id } of body.sandboxes)
-          expect((await client.get(`/v1/sandboxes/${id}`)).status).toBe(404);
-      }
-      await expectWhole();
-    },
-  );
+  test('the source is deleted while the service is dead in a copy: nothing of the fork stays', async () => {
+    const doomed = await start('doomed');
+    const { body } = await client.post(`/v1/sandboxes/${doomed}/fork`, { count: COPIES, volumes: 'copy' });
+    const ids = (await rowsOf(`fork_id = '${body.id}'`)).map(({ id }) => id);
+    await until(
+      () => Promise.resolve(ids.length === 0 || ids.some((id) => mibOf(id) > 1)),
+      (reached) => reached,
+      60_000,
+    );
+    const deleting = client.delete(`/v1/sandboxes/${doomed}`);
+    await deleting;
+    kill('SIGKILL', service.pid);
+    await service.exited;
+    await serve();
+    const operation = await forked(client, body.id);
+    // The copies may have been complete before the deletion.
+    if (operation['status'] === 'failed') {
+      expect(operation).toMatchObject({ error: { code: 'sandbox_changed' }, sandboxes: [] });
+      expect((await rowsOf(`fork_id = '${body.id}'`)).every(({ removed }) => removed)).toBe(true);
+      for (const { id } of body.sandboxes) expect((await client.get(`/v1/sandboxes/${id}`)).status).toBe(404);
+    }
+    await expectWhole();
+  });
 });

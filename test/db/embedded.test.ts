@@ -399,14 +399,14 @@ describe.skipIf(process.platform !== 'linux')('the embedded database (the tests 
       }
 
       test('starts, and does not signal that process', async () => {
-        other = spawnOther('exec sleep 60');
+        other = spawnOther('exec sleep 600');
         leaveFiles(other.pid!);
         await expectOrgs([listOrgs(dataDir)]);
         expect([other.exitCode, other.signalCode]).toEqual([null, null]);
       });
 
       test('starts when that process is a zombie', async () => {
-        other = spawnOther('sleep 0.1 & echo $!; exec sleep 60');
+        other = spawnOther('sleep 0.1 & echo $!; exec sleep 600');
         const [line] = (await once(other.stdout!, 'data')) as [Buffer];
         const status = `/proc/${Number(line)}/status`;
         await until('it is a zombie', () => /^State:\s+Z/m.test(readFileSync(status, 'utf8')));

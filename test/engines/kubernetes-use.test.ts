@@ -52,7 +52,7 @@ describeKubernetes('the use of a Pod', () => {
     const runtime = { cmd: ['sh', '-c', uses], entrypoint: [] };
     const [idle, busy] = await Promise.all([
       // Long enough to be seen running, and to have its use read.
-      create('idle', { lifecycle: { idle_timeout_secs: 20 } }),
+      create('idle', { lifecycle: { idle_timeout_secs: 60 } }),
       create('busy', { runtime }),
     ]);
     const [less, more] = await Promise.all([

@@ -429,6 +429,16 @@ describeKubernetes('the kubernetes runtime', () => {
       namespace: name,
       body: { metadata: { name: 'of-operator' }, spec: { limits } },
     });
+    // The API server refuses Pods when its cache has the range.
+    const resources = { limits: { memory: '128Mi' } };
+    const pod = {
+      metadata: { generateName: 'tried-' },
+      spec: { containers: [{ name: 'main', image: IMAGE, resources }] },
+    };
+    await until(
+      () => core.createNamespacedPod({ namespace: name, body: pod, dryRun: 'All' }).then(() => '', String),
+      (refusal) => refusal.includes('maximum memory usage'),
+    );
     const large = request('too-large', { resources: { vcpus: 1, memory_mib: 128 } });
     const { body } = await client.post('/v1/sandboxes', large, { start: true });
     const failed = await untilStatus(client, body.id, 'failed');

@@ -161,7 +161,9 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
       const asked = fetch(`${client.url}/v1/snapshots/by-name/changed/export`, {
         headers: { authorization: `Bearer ${client.key}` },
         signal: leaves.signal,
-      });
+      }).then((answer) => answer.arrayBuffer());
+      // Its end is awaited below.
+      asked.catch(() => undefined);
       const isAt = async () => {
         const found = left().find((name) => existsSync(placesIn(join(folder(), name)).record));
         const record = found === undefined ? undefined : await readRecord(placesIn(join(folder(), found)));

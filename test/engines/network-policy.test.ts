@@ -327,66 +327,59 @@ describeNetns('the rules in the kernel', () => {
     expect(seen()).toBe(1);
   });
 
-  test(
-    'give the verdict of rules by domain for the addresses of their names',
-    async () => {
-      const names: Record<string, string[]> = {
-        'one.example': ['8.8.8.8', '10.0.0.1'],
-        'two.example': ['8.8.8.8', '9.255.255.255', '45.45.45.45', '169.254.169.254'],
-      };
-      const named = fc.constantFrom(...Object.keys(names)).map((domain) => ({ domain }));
-      const positions = fc.array(fc.tuple(fc.nat({ max: 8 }), named), { minLength: 1, maxLength: 4 });
-      const packets = fc.array(
-        packet.filter(({ way, peer, port }) => way === 'egress' && port !== 53 && WHAT[peer] !== undefined),
-        { minLength: 20, maxLength: 30 },
-      );
-      const decide = async (
-        base: NetworkPolicy,
-        inserted: [number, { domain: string }][],
-        tried: readonly Packet[],
-        isStrict: boolean,
-      ) => {
-        const rules = [...(base.rules ?? [])];
-        for (const [position, destination] of inserted)
-          rules.splice(position, 0, {
-            ...(rules[position] ?? { action: 'allow' }),
-            destination,
-            direction: 'egress',
-          });
-        const byDomain: NetworkPolicy = { ...base, rules };
-        // A rule by domain is about each address of its name.
-        const byAddress = rules.flatMap((rule): Rule[] => {
-          const { destination } = rule;
-          if (typeof destination === 'string' || !('domain' in destination)) return [rule];
-          return names[destination.domain]!.map((address) => ({ ...rule, destination: { cidr: address } }));
+  test('give the verdict of rules by domain for the addresses of their names', async () => {
+    const names: Record<string, string[]> = {
+      'one.example': ['8.8.8.8', '10.0.0.1'],
+      'two.example': ['8.8.8.8', '9.255.255.255', '45.45.45.45', '169.254.169.254'],
+    };
+    const named = fc.constantFrom(...Object.keys(names)).map((domain) => ({ domain }));
+    const positions = fc.array(fc.tuple(fc.nat({ max: 8 }), named), { minLength: 1, maxLength: 4 });
+    const packets = fc.array(
+      packet.filter(({ way, peer, port }) => way === 'egress' && port !== 53 && WHAT[peer] !== undefined),
+      { minLength: 20, maxLength: 30 },
+    );
+    const decide = async (
+      base: NetworkPolicy,
+      inserted: [number, { domain: string }][],
+      tried: readonly Packet[],
+      isStrict: boolean,
+    ) => {
+      const rules = [...(base.rules ?? [])];
+      for (const [position, destination] of inserted)
+        rules.splice(position, 0, {
+          ...(rules[position] ?? { action: 'allow' }),
+          destination,
+          direction: 'egress',
         });
-        const gated = new GatedRules(byDomain, gatedBy(isStrict), SURROUNDINGS);
-        nft(GUEST, compilePolicy(byDomain, SURROUNDINGS, { gated }));
-        const sets = new KernelSets(byDomain, async (script) => nft(GUEST, script));
-        for (const [name, addresses] of Object.entries(names))
-          expect(await sets.bind(name, addresses, 600)).toBe(true);
-        // The gateway decides TCP in the strict form, and no rule by domain opens QUIC.
-        const judged = tried.filter(
-          ({ protocol, port }) => !isStrict || (protocol === 'udp' && port !== 443),
-        );
-        const seen = await Promise.all(
-          judged.map(async (one) => {
-            // The gateway has no IPv6.
-            const expected = one.peer.includes(':')
-              ? 'deny'
-              : verdict({ ...base, rules: byAddress }, one, []);
-            return { one, expected, outcome: await outcomeOf(one, expected) };
-          }),
-        );
-        for (const { one, expected, outcome } of seen)
-          expect(outcome, JSON.stringify(one)).toBe(expected === 'allow' ? 'reached' : 'refused');
-      };
-      await fc.assert(fc.asyncProperty(policy, positions, packets, fc.boolean(), decide), {
-        numRuns: 20,
-        endOnFailure: true,
+      const byDomain: NetworkPolicy = { ...base, rules };
+      // A rule by domain is about each address of its name.
+      const byAddress = rules.flatMap((rule): Rule[] => {
+        const { destination } = rule;
+        if (typeof destination === 'string' || !('domain' in destination)) return [rule];
+        return names[destination.domain]!.map((address) => ({ ...rule, destination: { cidr: address } }));
       });
-    },
-  );
+      const gated = new GatedRules(byDomain, gatedBy(isStrict), SURROUNDINGS);
+      nft(GUEST, compilePolicy(byDomain, SURROUNDINGS, { gated }));
+      const sets = new KernelSets(byDomain, async (script) => nft(GUEST, script));
+      for (const [name, addresses] of Object.entries(names))
+        expect(await sets.bind(name, addresses, 600)).toBe(true);
+      // The gateway decides TCP in the strict form, and no rule by domain opens QUIC.
+      const judged = tried.filter(({ protocol, port }) => !isStrict || (protocol === 'udp' && port !== 443));
+      const seen = await Promise.all(
+        judged.map(async (one) => {
+          // The gateway has no IPv6.
+          const expected = one.peer.includes(':') ? 'deny' : verdict({ ...base, rules: byAddress }, one, []);
+          return { one, expected, outcome: await outcomeOf(one, expected) };
+        }),
+      );
+      for (const { one, expected, outcome } of seen)
+        expect(outcome, JSON.stringify(one)).toBe(expected === 'allow' ? 'reached' : 'refused');
+    };
+    await fc.assert(fc.asyncProperty(policy, positions, packets, fc.boolean(), decide), {
+      numRuns: 20,
+      endOnFailure: true,
+    });
+  });
 
   test('bound the connections of a sandbox by carrier', async () => {
     const tried = Array.from({ length: 4 }, () => ({ way: 'egress', peer: '8.8.8.8', port: 443 }) as const);

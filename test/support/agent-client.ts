@@ -6,7 +6,7 @@ import { encodeEnvelope } from '../../src/sandboxes/agent/envelope.js';
 import { sleep } from '../../src/lib/sleep.js';
 import type { Client } from './client.js';
 
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 300_000;
 const START = 2;
 
 export interface Message {

@@ -3,7 +3,7 @@ import type { Answer } from './answer.js';
 import { expectDocumented } from './openapi.js';
 
 /** How long a request is retried while the service is overloaded, in milliseconds. */
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 300_000;
 
 interface RequestOptions {
   query?: Record<string, string | number | boolean | string[]> | string;

@@ -13,7 +13,7 @@ export type Installed<T> =
   (T & { missing?: undefined }) | ({ missing: string } & { [K in keyof T]?: undefined });
 
 export const CACHE = join(PACKAGE_ROOT, 'node_modules', '.cache');
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = 500_000;
 /** Runs the newest versions of the registries in place of the pinned ones. Their folders are of one day. */
 export const isNewest = process.env['SANDKEEP_TEST_CLIENTS_NEWEST'] !== undefined;
 const TODAY = new Date().toISOString().slice(0, 10);

@@ -7,7 +7,7 @@ import { PACKAGE_ROOT } from '../../src/lib/package-root.js';
 import { CACHE, installOnce, reasonOf, type Installed } from './clients-install.js';
 
 const execute = promisify(execFile);
-const TIMEOUT_MS = 240_000;
+const TIMEOUT_MS = 500_000;
 const CLIENTS = join(PACKAGE_ROOT, 'clients');
 const TYPESCRIPT = join(CLIENTS, 'typescript');
 const PYTHON = join(CLIENTS, 'python');

@@ -21,7 +21,7 @@ import { pollDelay } from './poll-delay.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'bin', 'sandkeep');
 /** Some seconds where nothing else runs. It is below the time limit of a test, so that the output is shown. */
-const START_TIMEOUT_MS = 150_000;
+const START_TIMEOUT_MS = 400_000;
 
 /** A process that runs the built program. */
 export interface Launched {
@@ -230,10 +230,10 @@ function socketsOf(pid: number): string[] {
 }
 
 /** In milliseconds; covers a busy machine. */
-const PATIENCE_MS = 120_000;
+const PATIENCE_MS = 400_000;
 const LEAST_DELAY_MS = 10;
 
-/** Default of `everyMs`: longer and longer, for what remains so. */
+/** Throws after at least `timeoutMs`. Default of `everyMs`: longer and longer, for what remains so. */
 export async function until(
   what: string | (() => string),
   holds: () => boolean | Promise<boolean>,
@@ -241,10 +241,10 @@ export async function until(
   everyMs?: number,
 ): Promise<void> {
   const begun = Date.now();
-  const deadline = begun + timeoutMs;
+  const deadline = begun + Math.max(timeoutMs, PATIENCE_MS);
   while (!(await holds())) {
     if (Date.now() > deadline) {
-      throw new Error(`not within ${timeoutMs} ms: ${typeof what === 'string' ? what : what()}`);
+      throw new Error(`not in time: ${typeof what === 'string' ? what : what()}`);
     }
     await sleep(everyMs ?? pollDelay(Date.now() - begun, LEAST_DELAY_MS));
   }

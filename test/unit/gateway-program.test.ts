@@ -35,7 +35,7 @@ async function start(...limit: string[]) {
     receive: (message) => messages.push(message),
     fail: () => program.kill(),
   });
-  await expect.poll(() => messages, { timeout: 50_000 }).toEqual([{ type: 'ready' }]);
+  await expect.poll(() => messages).toEqual([{ type: 'ready' }]);
   const [dns, connections] = [listeners[1], listeners[4]].map(
     (server) => ((server as Server).address() as AddressInfo).port,
   );

@@ -205,7 +205,7 @@ describeDocker('files on the agent channel', () => {
     const descriptors = async () => (await agentFiles(id)).filter((path) => path === '/tmp/t/x').length;
     expect(await descriptors()).toBe(1);
     agent.close();
-    await expect.poll(descriptors, { timeout: 120_000 }).toBe(0);
+    await expect.poll(descriptors).toBe(0);
   });
 
   test('are not touched when the client has left before its session is recorded', async () => {

@@ -68,7 +68,7 @@ async function openBusy(from: string, count: number): Promise<RawConnection[]> {
   return opened;
 }
 
-const within = (holds: () => boolean) => until('the connections are as expected', holds, 20_000);
+const within = (holds: () => boolean) => until('the connections are as expected', holds);
 const closedOf = (opened: readonly RawConnection[]) => opened.filter((one) => one.isClosed()).length;
 
 test('more idle connections than descriptors, from several addresses, keep nobody out', async () => {

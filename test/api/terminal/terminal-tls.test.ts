@@ -92,7 +92,7 @@ describeDocker('a terminal over the TLS of the service', () => {
       await until('the container is gone', async () => (await containerOf(id)) === undefined);
       await stop(service);
     }
-  }, 300_000);
+  });
 
   describeHaproxy('and behind HAProxy, which ends the TLS', () => {
     test('opens at the process of the engine and at one that forwards', async () => {
@@ -124,6 +124,6 @@ describeDocker('a terminal over the TLS of the service', () => {
         await haproxy.close();
         await front.close();
       }
-    }, 300_000);
+    });
   });
 });

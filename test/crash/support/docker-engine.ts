@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { kill, until } from '../../support/processes.js';
 
-const READY_WITHIN_MS = 60_000;
+const READY_WITHIN_MS = 300_000;
 
 /** A Docker engine for one test, which the test can kill. */
 export interface OwnEngine {

@@ -6,7 +6,7 @@ import { sleep } from '../../../src/lib/sleep.js';
 import type { Command, Orders, Report } from './child.js';
 
 const PROGRAM = join(PACKAGE_ROOT, 'dist', 'test', 'crash', 'support', 'child.js');
-const ANSWER_TIMEOUT_MS = 90_000;
+const ANSWER_TIMEOUT_MS = 300_000;
 const KEPT_OUTPUT = 20_000;
 
 export type Kind = 'api' | 'worker';

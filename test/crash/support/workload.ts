@@ -59,7 +59,7 @@ export const POOL = {
   size: 2,
   most: 5,
 };
-const GIVES_UP_AFTER_MS = 30_000;
+const GIVES_UP_AFTER_MS = 120_000;
 
 /** Sends this many calls in sequence. */
 export async function ask(load: Workload, asker: Asker, count: number): Promise<void> {
