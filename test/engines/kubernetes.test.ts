@@ -433,7 +433,7 @@ describeKubernetes('the kubernetes runtime', () => {
     const resources = { limits: { memory: '128Mi' } };
     const pod = {
       metadata: { generateName: 'tried-' },
-      spec: { containers: [{ name: 'main', image: IMAGE, resources }] },
+      spec: { containers: [{ name: 'main', image: NODE_IMAGE, resources }] },
     };
     await until(
       () => core.createNamespacedPod({ namespace: name, body: pod, dryRun: 'All' }).then(() => '', String),
