@@ -23,7 +23,8 @@ import { LONG_EVENTS } from '../src/audit/events/long-events.js';
 import { NETWORK_EVENTS } from '../src/sandboxes/network/event-bytes.js';
 import { STARTS } from '../src/sandboxes/pools/refill.js';
 import { MOST_MEMBERS, MOST_POOLS } from '../src/sandboxes/pools/schema.js';
-import { FEWEST_BYTES, MOST_OF_DISK } from '../src/engines/microvm/snapshots/vm-archives.js';
+import { LONGEST_EXPORT_MS } from '../src/engines/microvm/snapshots/archive-machine.js';
+import { FEWEST_BYTES, HEADER_BYTES, MOST_OF_DISK } from '../src/engines/microvm/snapshots/vm-archives.js';
 import { MOST_IMPORT_BYTES } from '../src/snapshots/archives/import.js';
 import { TRANSFERS } from '../src/snapshots/archives/routes.js';
 import { CAPTURES_AT_ONCE } from '../src/snapshots/capture-queue.js';
@@ -341,6 +342,16 @@ export const LIMITS: Record<Owner, Limit[]> = {
     {
       limit: 'archive of an export of microVMs',
       value: `${MOST_OF_DISK} × its base and its disk, and ${bytes(FEWEST_BYTES)}`,
+      beyond: '501 `not_supported`',
+    },
+    {
+      limit: 'room of such an archive on the disk of the machine',
+      value: `${MOST_OF_DISK} × its base and its snapshot, and ${bytes(HEADER_BYTES)}`,
+      beyond: '501 `not_supported`',
+    },
+    {
+      limit: 'time of the virtual machine of an export',
+      value: time(LONGEST_EXPORT_MS),
       beyond: '501 `not_supported`',
     },
     {

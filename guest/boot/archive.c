@@ -24,8 +24,11 @@
 #define ATTRIBUTE "SCHILY.xattr."
 #define ATTRIBUTE_NAME 255
 #define LENGTH_BYTES 4
+/* In a layer of an image such a name says that a file is removed. */
+#define REMOVED ".wh."
 
 static int port = -1;
+/* The driver of the port takes 32 KiB at once. */
 static struct {
   u8 length[LENGTH_BYTES];
   u8 bytes[LIMIT_ARCHIVE_PIECE];
@@ -72,7 +75,16 @@ static void put_bytes(const void *bytes, u64 n) {
 }
 
 /* As the sandbox knows it. */
-static const char *shown(void) { return path + sizeof ROOT - 1; }
+static const char *shown(void) { return path[sizeof ROOT - 1] ? path + sizeof ROOT - 1 : "/"; }
+
+/* `why` says what to do. It is after the path, of which it leaves room for the end. */
+__attribute__((noreturn)) static void refuse(const char *why) {
+  char text[LIMIT_CONTROL_LINE];
+  const char *from = shown();
+  const u64 n = length(from), room = sizeof text - sizeof "failed " - sizeof "cannot archive ...: " - length(why);
+  const int is_cut = n > room;
+  end_with(join(text, sizeof text - sizeof "failed ", "cannot archive ", is_cut ? "..." : "", is_cut ? from + n - room : from, ": ", why, (char *)0));
+}
 
 /* A reader takes the first equals sign of a record as the end of its key. */
 static int is_ambiguous(const char *name) {
@@ -87,11 +99,11 @@ static void add_attributes(void) {
   for (long at = 0; at < n; at += (long)length(attribute_names + at) + 1) {
     char key[sizeof ATTRIBUTE + ATTRIBUTE_NAME];
     const char *name = attribute_names + at;
-    if (is_ambiguous(name)) give_up("archive the attributes of", shown(), -EINVAL);
+    if (is_ambiguous(name)) refuse("remove the attribute with = in its name");
     memcpy(key, ATTRIBUTE, sizeof ATTRIBUTE - 1);
     copy_text(key + sizeof ATTRIBUTE - 1, sizeof key - sizeof ATTRIBUTE + 1, name, length(name));
     long bytes = need(call(__NR_lgetxattr, path, name, attribute, sizeof attribute), "read the attributes of", shown());
-    if (!add_record(key, attribute, (u64)bytes)) give_up("archive the attributes of", shown(), -E2BIG);
+    if (!add_record(key, attribute, (u64)bytes)) refuse("remove its longest attribute");
   }
 }
 
@@ -144,7 +156,7 @@ static int add_entry(u64 n) {
   int fits = add_large_values(&entry);
   /* The first name of the file has them. */
   if (entry.kind != TAR_HARD_LINK) add_attributes();
-  if (!fits) give_up("archive", shown(), -E2BIG);
+  if (!fits) refuse("its values are too long");
   put_entry(&entry, put_bytes);
   if (entry.kind == TAR_FILE) put_content(entry.about.stx_size);
   return is_directory;
@@ -152,7 +164,7 @@ static int add_entry(u64 n) {
 
 static void add_tree(u64 n, int depth) {
   if (!add_entry(n)) return;
-  if (depth == DEPTH) give_up("archive", shown(), -ENAMETOOLONG);
+  if (depth == DEPTH) refuse("too many directories in each other");
   u8 entries[ENTRIES_ROOM] __attribute__((aligned(8)));
   long directory = need(call(__NR_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0), "open", shown());
   long got;
@@ -162,9 +174,10 @@ static void add_tree(u64 n, int depth) {
       at += entry->size;
       if (is_dots(entry->name)) continue;
       const u64 added = length(entry->name);
-      if (n + 1 + added >= sizeof path) give_up("archive a path that is too long, in", shown(), -ENAMETOOLONG);
+      if (n + 1 + added >= sizeof path) refuse("a path in it is too long: rename directories");
       path[n] = '/';
       copy_text(path + n + 1, sizeof path - n - 1, entry->name, added);
+      if (same(entry->name, REMOVED, sizeof REMOVED - 1)) refuse("rename it: images keep .wh. for removed files");
       add_tree(n + 1 + added, depth + 1);
       path[n] = 0;
     }

@@ -32,11 +32,14 @@ void mount_kernel_files(void) {
   call(__NR_close, fd, 0, 0, 0);
 }
 
+/* A machine that reads every file of a snapshot writes none of these times. */
+static long access_times(void) { return configuration.is_archive ? MS_NOATIME : 0; }
+
 /* With redirects a directory of the image can be renamed, as on a disk. */
 static void mount_overlay(const char *upper) {
   char options[256];
   join(options, sizeof options, "lowerdir=" BASE ",workdir=" WORK ",redirect_dir=on,upperdir=", upper, (char *)0);
-  mount_at(ROOT, "overlay", "overlay", 0, options);
+  mount_at(ROOT, "overlay", "overlay", access_times(), options);
 }
 
 /* A machine that ended in the middle has left one, which nobody uses again. */
@@ -87,7 +90,7 @@ void mount_root(void) {
   mount_at(BASE, device, "erofs", MS_RDONLY, 0);
   find_disk("disk", device);
   /* The blocks of removed files go back to the machine of the service. */
-  mount_at(DISK, device, "ext4", 0, "discard");
+  mount_at(DISK, device, "ext4", access_times(), "discard");
   call(__NR_mkdirat, AT_FDCWD, WORK, 0700, 0);
   make_upper();
   mount_overlay(UPPER);

@@ -82,6 +82,7 @@ static struct lines control_lines;
 static long deadline; /* of the next step of a stop; 0: none */
 static int is_quitting; /* then the next step kills the monitor */
 static int is_use_asked;
+static long service; /* the process with which this one ends; 0: none */
 
 static char *find(char *text, const char *words) {
   u64 n = length(words);
@@ -306,8 +307,11 @@ __attribute__((noreturn)) static void finish(int status, const struct rusage *us
   record.ended = record.stopped ? record.stopped : ended;
   record.status = status;
   record.cpu_micros = (use->ru_utime.tv_sec + use->ru_stime.tv_sec) * 1000000 + use->ru_utime.tv_usec + use->ru_stime.tv_usec;
-  /* The record must say that the run has ended: nothing else does so to the microsecond. */
-  while (write_record() == -ENOSPC) {
+  /*
+   * The record must say that the run has ended: nothing else does so to the microsecond. Nobody needs that of a machine
+   * that ends with the service. There the disk may be full of the files that the service removes after the end.
+   */
+  while (write_record() == -ENOSPC && !service) {
     struct __kernel_timespec pause = {1, 0};
     call6(__NR_ppoll, 0, 0, (long)&pause, 0, 0, 0);
   }
@@ -400,7 +404,6 @@ __attribute__((used, noreturn)) void start(long *stack) {
   char **argument = (char **)(stack + 1) + 1;
   long changes = -1;
   long kept = -1;
-  long service = 0; /* the process with which this one ends; 0: none */
   char *text;
   char *joined[16];
   struct held_port held[PORTS];

@@ -63,18 +63,22 @@ interface Transfer {
   signal: AbortSignal;
 }
 
+/** The disk of the engine above its reserve. */
+export interface EngineRoom {
+  /** Throws when there is no room for so many bytes. */
+  check(bytes: number): void;
+  /** As `check`, for bytes that this process writes now. */
+  take(bytes: number): void;
+  /** The bytes are not on the disk any more. */
+  giveBack(bytes: number): void;
+}
+
 /** Moves snapshots out of an engine, and into it. */
 export interface EngineArchives {
   /** In the words of Go. */
   readonly architecture: string;
-  /**
-   * Undefined: the engine has no such snapshot of the organization. `needs`: gets the bytes that the engine stores
-   * meanwhile, and may throw. Throws ExportRefusedError.
-   */
-  open(
-    ids: SnapshotIds,
-    options: Transfer & { needs: (bytes: number) => void },
-  ): Promise<SnapshotImage | undefined>;
+  /** Undefined: the engine has no such snapshot of the organization. Throws ExportRefusedError. */
+  open(ids: SnapshotIds, options: Transfer & { room: EngineRoom }): Promise<SnapshotImage | undefined>;
   /**
    * Makes a snapshot of an image. Nothing incomplete has its id. Throws PullError, unless each uncompressed layer has
    * its digest and the budget has room for all.

@@ -226,8 +226,8 @@ export const LIMIT = {
   cut: 0x1f,
   /** The bytes of a boot configuration. */
   bootBytes: 16_777_216,
-  /** The longest piece of an archive on the port of the agent. */
-  archivePiece: 32_768,
+  /** The longest piece of an archive on the port of the agent: 32 KiB with its length. */
+  archivePiece: 32_764,
   /** A line of the port `control`, without its end. */
   controlLine: 120,
   /** The key of the handshake, and its part after each frame. */

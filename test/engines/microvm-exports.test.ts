@@ -1,6 +1,15 @@
 import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
@@ -8,8 +17,7 @@ import tar, { type Headers } from 'tar-stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { exportsDirectory, placesIn, snapshotsDirectory } from '../../src/engines/microvm/places.js';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
-import { newId } from '../../src/lib/uuid.js';
-import type { Client } from '../support/client.js';
+import { makeClient, type Client } from '../support/client.js';
 import { describeDocker } from '../support/docker.js';
 import { startInside } from '../support/inside.js';
 import { layoutFiles } from '../support/image-files.js';
@@ -73,8 +81,9 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
   let shown: string;
   beforeAll(async () => {
     dataDir = await makeMicrovmDirectory();
-    // A killed service left it.
-    mkdirSync(join(folder(), newId(), 'run'), { recursive: true });
+    // A killed service left one. Another process is about to start a machine in the other one.
+    for (const name of ['export-0', 'export-1']) mkdirSync(join(folder(), name, 'run'), { recursive: true });
+    utimesSync(join(folder(), 'export-0'), 0, 0);
     service = await startTestService({ ...onMicrovm(dataDir), settings: { volumePurgeAfterMs: 0 } });
     [client, other] = [await service.newOrg(), await service.newOrg()];
   });
@@ -95,7 +104,9 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
   };
 
   test('an image comes back with every kind of file, owner, time and attribute', async () => {
-    expect(left()).toEqual([]);
+    expect(left()).toEqual(['export-1']);
+    rmdirSync(join(folder(), 'export-1', 'run'));
+    rmdirSync(join(folder(), 'export-1'));
     const archive = packFiles(layoutFiles([await pack(ODD)]));
     expect((await importTo(client, archive, { name: 'odd' })).status).toBe(200);
     const { status, headers, bytes } = await exportOf(client, 'by-name/odd');
@@ -154,6 +165,29 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
     });
   });
 
+  test('two processes of an engine give their machines different users', async () => {
+    const second = await startTestService({ ...onMicrovm(dataDir), beside: service, sameEngine: true });
+    try {
+      const asked = [client, makeClient(second.url, client)].map(async (as) =>
+        exportOf(as, 'by-name/changed'),
+      );
+      const users = await until(
+        async () => {
+          const records = await Promise.all(
+            left().map(async (name) => readRecord(placesIn(join(folder(), name)))),
+          );
+          return records.flatMap((record) => (record?.monitor ? userOf(record.monitor.pid) : []));
+        },
+        (found) => found.length === 2,
+      );
+      expect(new Set(users).size).toBe(2);
+      expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200]);
+      expect(left()).toEqual([]);
+    } finally {
+      await second.close();
+    }
+  });
+
   test.each(['boots', 'sends'])(
     'a client that leaves while the machine %s ends it, and nothing stays',
     async (moment) => {
@@ -189,6 +223,17 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
       { code: 'not_supported', message: expect.stringContaining('remove files with holes') },
     ]);
 
+    // Readers would take it for a mark, and drop it.
+    await inside(source.id, `rm /srv/hole*; mkdir -p /srv/${LONG}; echo kept > /srv/${LONG}/.wh.file`);
+    expect((await capture(client, source.id, 'marks'))['error']).toBeNull();
+    const marks = await exportOf(client, 'by-name/marks');
+    expect([marks.status, JSON.parse(marks.bytes.toString()).error.message]).toEqual([
+      501,
+      expect.stringMatching(
+        /cannot archive \.\.\.n+\/\.wh\.file: rename it: images keep \.wh\. for removed files$/,
+      ),
+    ]);
+
     const { id } = (await client.get('/v1/snapshots/by-name/changed')).body;
     const layer = join(snapshotsDirectory(join(dataDir, 'microvm')), id, 'layer-0.qcow2');
     // A record of an archive ends its key at the first equals sign.
@@ -196,7 +241,7 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
     const ambiguous = await exportOf(client, 'by-name/changed');
     expect([ambiguous.status, JSON.parse(ambiguous.bytes.toString()).error.message]).toEqual([
       501,
-      expect.stringContaining('cannot archive the attributes of /srv/data'),
+      expect.stringContaining('cannot archive /srv/data: remove the attribute with = in its name'),
     ]);
     writeFileSync(layer, withoutFileSystem(readFileSync(layer)));
     const broken = await exportOf(client, 'by-name/changed');
@@ -210,6 +255,15 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
     expect(left()).toEqual([]);
   });
 });
+
+/** The real user of a process. Empty: it has ended. */
+function userOf(pid: number): number[] {
+  try {
+    return [Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1])];
+  } catch {
+    return [];
+  }
+}
 
 async function pack(entries: readonly Entry[]): Promise<Buffer> {
   const packed = tar.pack();

@@ -1,13 +1,23 @@
-import { mkdtempSync, readFileSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
+import {
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { placesOf } from '../../src/engines/microvm/places.js';
+import { exportsDirectory, placesOf } from '../../src/engines/microvm/places.js';
 import type { Client } from '../support/client.js';
 import { sh } from '../support/guest.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
 import { destroyAll, IMAGE, importTestImage, onMicrovm } from '../support/microvm/service.js';
 import { until } from '../support/polling.js';
+import { exportOf } from '../support/snapshot-archives.js';
+import { capture } from '../support/snapshots.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { mountSmallDisk, onSmallDisk, unmountSmallDisk } from '../support/small-disk.js';
 
@@ -25,7 +35,7 @@ onSmallDisk(describeMicrovm)('virtual machines on a full disk of the machine', (
   let service: TestService;
   let client: Client;
   beforeAll(async () => {
-    root = mountSmallDisk(folder, 256);
+    root = mountSmallDisk(folder, 512);
     await importTestImage(root);
     // Without a reserve the service stops nobody for the space that is left.
     service = await startTestService({ ...onMicrovm(root), disk: { pathOf: () => root, reserveMib: 0 } });
@@ -62,5 +72,18 @@ onSmallDisk(describeMicrovm)('virtual machines on a full disk of the machine', (
     );
     truncateSync(ballast, 0);
     expect(await writing).toBe('same');
+  });
+
+  test('an export of more bytes than the disk has is refused, and leaves nothing', async () => {
+    const { id } = (await client.get('/v1/sandboxes/by-name/writes')).body;
+    expect((await capture(client, id, 'twice'))['error']).toBeNull();
+    const { bavail, bsize } = statfsSync(root);
+    const ballast = join(root, 'ballast');
+    writeFileSync(ballast, Buffer.alloc(bavail * bsize - LEFT_MIB * MIB, 1));
+    const { status, bytes } = await exportOf(client, 'by-name/twice');
+    expect([status, bytes.toString()]).toEqual([507, expect.stringContaining('storage_full')]);
+    expect(readdirSync(exportsDirectory(join(root, 'microvm')))).toEqual([]);
+    truncateSync(ballast, 0);
+    expect((await exportOf(client, 'by-name/twice')).status).toBe(200);
   });
 });

@@ -5,6 +5,8 @@ import { RunClaims } from './run-claims.js';
 const FIRST = 0x7000_0000;
 const INSTALLATIONS = 4_096;
 const EACH = 65_536;
+/** The last of them. Machines that read snapshots have them, of all processes of an installation. */
+export const ARCHIVE_USERS = 64;
 
 /**
  * The users of monitors: one for each virtual machine that runs, so that a monitor that a sandbox has taken over can
@@ -19,13 +21,18 @@ export class MonitorUsers {
     this.first = FIRST + part * EACH;
   }
 
+  /** `place`: less than ARCHIVE_USERS. */
+  ofArchive(place: number): number {
+    return this.first + EACH - ARCHIVE_USERS + place;
+  }
+
   take(sandboxId: string): number {
     const used = new Set(this.claims.entries().map(([, user]) => user));
-    for (let user = this.first; user < this.first + EACH; user += 1) {
+    for (let user = this.first; user < this.first + EACH - ARCHIVE_USERS; user += 1) {
       if (used.has(user)) continue;
       this.claims.claim(sandboxId, user);
       return user;
     }
-    throw new Error(`${EACH} virtual machines run, which is the most of an installation`);
+    throw new Error(`${EACH - ARCHIVE_USERS} virtual machines run, which is the most of an installation`);
   }
 }

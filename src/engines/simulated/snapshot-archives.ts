@@ -22,11 +22,11 @@ export class SimulatedArchives implements EngineArchives {
 
   async open(
     { orgId, snapshotId }: SnapshotIds,
-    { needs }: Parameters<EngineArchives['open']>[1],
+    { room }: Parameters<EngineArchives['open']>[1],
   ): Promise<SnapshotImage | undefined> {
     const all = await this.snapshots.list();
     if (!all.some((one) => one.orgId === orgId && one.snapshotId === snapshotId)) return undefined;
-    needs(END_OF_ARCHIVE.length);
+    room.check(END_OF_ARCHIVE.length);
     return {
       platform: { os: 'linux', architecture: this.architecture },
       created: '1970-01-01T00:00:00Z',

@@ -3,7 +3,7 @@ import type { Caller } from '../../access/caller.js';
 import { readerOf } from '../../access/reader.js';
 import type { Context } from '../../context.js';
 import { inTransaction } from '../../db/transaction.js';
-import { ExportRefusedError } from '../../engine/snapshot-archives.js';
+import { ExportRefusedError, type EngineRoom } from '../../engine/snapshot-archives.js';
 import { ApiError } from '../../http/errors.js';
 import type { Step } from '../../registry/step.js';
 import { findSnapshot, isComplete, type CompleteSnapshot, type SnapshotKey } from '../queries.js';
@@ -29,9 +29,13 @@ export async function exportSnapshot(
   { step, signal }: { step: Step; signal: AbortSignal },
 ): Promise<Layout> {
   const { id, name } = row;
-  const needs = (bytes: number) => ctx.disk.check('engine', bytes);
+  const room: EngineRoom = {
+    check: (bytes) => ctx.disk.check('engine', bytes),
+    take: (bytes) => ctx.disk.take('engine', bytes),
+    giveBack: (bytes) => ctx.disk.giveBack('engine', bytes),
+  };
   const archives = archivesOf(ctx.runtime);
-  const image = await archives.open({ orgId, snapshotId: id }, { step, signal, needs }).catch(explain);
+  const image = await archives.open({ orgId, snapshotId: id }, { step, signal, room }).catch(explain);
   if (!image) {
     throw new ApiError(
       'snapshot_not_found',
@@ -58,6 +62,16 @@ export async function exportSnapshot(
 }
 
 function explain(error: unknown): never {
+  // Others wrote more since the latest measurement, or the operator keeps no reserve.
+  if ((error as NodeJS.ErrnoException).code === 'ENOSPC')
+    throw new ApiError(
+      'storage_full',
+      'the disk of the sandboxes is full: ask the operator to make room',
+      null,
+      {
+        cause: error,
+      },
+    );
   if (!(error instanceof ExportRefusedError)) throw error;
   throw new ApiError('not_supported', `the snapshot cannot be exported: ${error.message}`, null, {
     cause: error,

@@ -33,12 +33,12 @@ export class DockerArchives implements EngineArchives {
 
   async open(
     ids: SnapshotIds,
-    { step, signal, needs }: Parameters<EngineArchives['open']>[1],
+    { step, signal, room }: Parameters<EngineArchives['open']>[1],
   ): Promise<SnapshotImage | undefined> {
     const { docker, untimed } = this.parts;
     const image = await inspectSnapshot(docker, ids);
     if (!image) return undefined;
-    needs(image.Size);
+    room.check(image.Size);
     const diffIds = image.RootFS.Layers ?? [];
     const reading = { step, signal };
     const files = this.known.get(image.Id) ?? (await findLayers(untimed, image.Id, diffIds, reading));

@@ -1,31 +1,32 @@
-import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
-import { stat, type FileHandle } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import {
-  ExportRefusedError,
-  type EngineArchives,
-  type ForeignImage,
-  type LoadedSnapshot,
-  type SnapshotIds,
-  type SnapshotImage,
+import type {
+  EngineArchives,
+  ForeignImage,
+  LoadedSnapshot,
+  SnapshotIds,
+  SnapshotImage,
 } from '../../../engine/snapshot-archives.js';
+import { ignoreMissing } from '../../../volumes/storage/guest-path.js';
 import { createDisk } from '../disks/create-disk.js';
 import { sealLayer } from '../disks/copy-disk.js';
 import { allocatedBytes, layerFile } from '../disks/layers.js';
 import { BASE_FILE, buildBase } from '../images/build-base.js';
 import { ownArchitecture } from '../images/own-architecture.js';
 import type { MicrovmParts } from '../parts.js';
+import { exportsDirectory } from '../places.js';
 import { ArchiveMachines } from './archive-machine.js';
+import { ArchiveSpool } from './archive-spool.js';
 import type { StoredSnapshot } from './snapshot-store.js';
 
 /** More than a disk that is full of small files has as an archive. */
 export const MOST_OF_DISK = 2;
 const MIB = 1024 * 1024;
 export const FEWEST_BYTES = 64 * MIB;
-/** The reserve of the disk is checked for each of them. */
-const CHECKED_BYTES = 16 * MIB;
-const PIECE_BYTES = 64 * 1024;
+/** The headers of the two million files that an image may have. An empty one takes 40 bytes of a base. */
+export const HEADER_BYTES = 1024 * MIB;
 
 /** Snapshots as images. An export has all files in one layer, as a sandbox sees them. */
 export class VmArchives implements EngineArchives {
@@ -43,33 +44,27 @@ export class VmArchives implements EngineArchives {
   ): Promise<SnapshotImage | undefined> {
     const snapshot = await this.parts.snapshots.find(snapshotId);
     if (snapshot?.orgId !== orgId) return undefined;
-    const { mtime: created } = await stat(snapshot.directory);
-    const spool = await this.receive(snapshot, options);
-    const { diffId, size } = spool;
+    const files = await Promise.all(
+      [snapshot.directory, join(snapshot.directory, BASE_FILE)].map(async (path) => stat(path)),
+    ).catch(ignoreMissing);
+    // Deleted meanwhile.
+    if (!files) return undefined;
+    const [{ mtime: created }, { size: baseBytes }] = files as [Stats, Stats];
+    const { spool, diffId } = await this.receive(snapshot, baseBytes, options);
     // A client that leaves reads nothing more.
-    const close = async () => spool.file.close();
+    const close = async () => spool.close();
     const abort = () => void close();
     options.signal.addEventListener('abort', abort, { once: true });
     return {
       platform: { os: 'linux', architecture: this.architecture },
       created: created.toISOString(),
       config: { cmd: [], exposedPorts: [], volumes: [], ...snapshot.image },
-      layers: [{ diffId, size }],
+      layers: [{ diffId, size: spool.size }],
       close,
       async *read() {
         try {
           yield { begin: diffId };
-          for (let at = 0; at < size;) {
-            const { bytesRead, buffer } = await spool.file.read(
-              Buffer.alloc(PIECE_BYTES),
-              0,
-              PIECE_BYTES,
-              at,
-            );
-            if (bytesRead === 0) throw new Error('the archive of the snapshot was cut off');
-            yield { bytes: buffer.subarray(0, bytesRead) };
-            at += bytesRead;
-          }
+          for await (const bytes of spool.read()) yield { bytes };
         } finally {
           options.signal.removeEventListener('abort', abort);
           await close();
@@ -78,30 +73,27 @@ export class VmArchives implements EngineArchives {
     };
   }
 
-  /** The file has no name, so nothing of it outlives this process. */
   private async receive(
     snapshot: StoredSnapshot,
-    { step, signal, needs }: Parameters<EngineArchives['open']>[1],
-  ): Promise<{ file: FileHandle; diffId: string; size: number }> {
-    const { size: baseBytes } = await stat(join(snapshot.directory, BASE_FILE));
-    const most = FEWEST_BYTES + MOST_OF_DISK * (baseBytes + snapshot.diskMib * MIB);
-    const file = await this.machines.openSpool();
+    baseBytes: number,
+    { step, signal, room }: Parameters<EngineArchives['open']>[1],
+  ): Promise<{ spool: ArchiveSpool; diffId: string }> {
+    const spool = await ArchiveSpool.open(exportsDirectory(this.parts.directory), room, {
+      whole: FEWEST_BYTES + MOST_OF_DISK * (baseBytes + snapshot.diskMib * MIB),
+      kept: HEADER_BYTES + MOST_OF_DISK * (baseBytes + snapshot.bytes),
+    });
     try {
       const hash = createHash('sha256');
-      let size = 0;
-      let checked = 0;
       for await (const piece of this.machines.read(snapshot, signal)) {
-        size += piece.length;
-        if (size > most) throw new ExportRefusedError(TOO_LARGE);
-        if (size > checked) needs((checked += CHECKED_BYTES) - size);
-        await file.writeFile(piece);
+        await spool.add(piece);
         await step(() => hash.update(piece));
       }
       // Nobody would read the file.
       signal.throwIfAborted();
-      return { file, diffId: `sha256:${hash.digest('hex')}`, size };
+      await spool.finish();
+      return { spool, diffId: `sha256:${hash.digest('hex')}` };
     } catch (error) {
-      await file.close();
+      await spool.close();
       throw error;
     }
   }
@@ -133,6 +125,3 @@ export class VmArchives implements EngineArchives {
     return { bytes, contentDigest, diskMib };
   }
 }
-
-const TOO_LARGE =
-  'its files have more than twice the bytes of its disk: remove files with holes, and capture the sandbox again';
