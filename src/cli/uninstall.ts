@@ -9,6 +9,7 @@ import { openForCommand, openForServer, requireInstallation, type Database } fro
 import { openPool } from '../db/pool.js';
 import type { EngineDefinition, Remains, Removal } from '../engine/definition.js';
 import { valuesOf } from '../engines/open.js';
+import { servedRuntimes } from '../engines/queries.js';
 import { LEAVING_ENGINES, LEAVING_OPTIONS } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { refuseBesideService } from '../workers/refuse-beside-service.js';
@@ -22,13 +23,13 @@ interface UninstallOptions extends CommonOptions, Pick<Config, 'volumesDir'> {
 export function uninstallCommand(): Command {
   return withConfig(databaseCommand('uninstall'), [...LEAVING_OPTIONS, 'volumesDir'])
     .description(
-      `remove the objects of the installation from the ${LEAVING_ENGINES.map(({ label }) => label).join(' and the ')}: containers, networks, images, its program; the data directory stays`,
+      `remove the objects of the installation from the ${LEAVING_ENGINES.map(({ label }) => label).join(' and the ')}: containers or virtual machines with their disks, snapshots, networks, images, its program; the rest of the data directory stays`,
     )
     .option('--yes', 'remove it without asking')
     .action(async (options: UninstallOptions) => {
       const database = await openWithoutService(options);
       try {
-        await uninstall(options, await instanceOf(database, options));
+        await uninstall(options, await readUses(database, options));
       } finally {
         await database.close();
       }
@@ -43,21 +44,32 @@ async function openWithoutService({ dataDir, databaseUrl }: UninstallOptions): P
   return openForServer({ ...options, onCrash: () => undefined });
 }
 
-async function instanceOf(database: Database, options: UninstallOptions): Promise<string> {
+/** The engines that it has served have objects of it, and the others are not asked. */
+interface Uses {
+  instanceId: string;
+  engines: readonly EngineDefinition[];
+}
+
+async function readUses(database: Database, options: UninstallOptions): Promise<Uses> {
   const pool = openPool(database.address, () => undefined);
   try {
     if (!(await isMigrated(pool))) throw withoutInstallation(options);
     if (options.databaseUrl !== undefined) await refuseBesideService(pool);
-    return (await readInstance(pool)).id;
+    const served = await servedRuntimes(pool);
+    return {
+      instanceId: (await readInstance(pool)).id,
+      engines: LEAVING_ENGINES.filter(({ name }) => served.has(name)),
+    };
   } finally {
     await pool.end();
   }
 }
 
-async function uninstall(options: UninstallOptions, instanceId: string): Promise<void> {
+async function uninstall(options: UninstallOptions, { instanceId, engines }: Uses): Promise<void> {
   const found = new Map<EngineDefinition, Remains>();
-  for (const engine of LEAVING_ENGINES)
-    found.set(engine, await engine.findRemains!(valuesOf(engine, options), instanceId));
+  const place = { instanceId, dataDir: options.dataDir };
+  for (const engine of engines)
+    found.set(engine, await engine.findRemains!(valuesOf(engine, options), place));
   const all = [...found.values()];
   const count = all.reduce((sum, { lines }) => sum + lines.length, 0);
   if (!options.json) for (const line of listing(instanceId, found)) process.stdout.write(`${line}\n`);

@@ -76,6 +76,11 @@ export interface ExaminationContext {
   isRequired: boolean;
 }
 
+export interface InstallationPlace {
+  instanceId: string;
+  dataDir: string;
+}
+
 /** The objects of an installation in an engine, for `sandkeep uninstall`. */
 export interface Remains {
   /** For people: a line for each object. */
@@ -122,6 +127,8 @@ export interface EngineDefinition<O extends Options = Options, A extends string 
   readonly address: readonly A[];
   /** Further options of `sandkeep doctor`. Default: none. */
   readonly examined?: readonly A[];
+  /** The options of `findRemains`. Default: none. */
+  readonly leaving?: readonly A[];
   /**
    * Its part in `--runtime auto`. `preferred`: where it answers. `fallback`: where the preferred one does not. Default:
    * only by name, or as the engine of the previous start.
@@ -144,7 +151,7 @@ export interface EngineDefinition<O extends Options = Options, A extends string 
   /** Changes no sandbox. Default: there is nothing to examine. */
   examine?(options: ValuesOf<O>, context: ExaminationContext): Promise<Examination>;
   /** Default: `sandkeep uninstall` has nothing to remove. */
-  findRemains?(options: ValuesOf<O>, instanceId: string): Promise<Remains>;
+  findRemains?(options: ValuesOf<O>, installation: InstallationPlace): Promise<Remains>;
 }
 
 /** Lets the compiler take the types of the options from their declarations. */

@@ -13,3 +13,13 @@ export async function readInstallation(sql: Sql): Promise<Installation> {
     sandboxes: new Map(rows.map(({ runtime, count }) => [runtime, count])),
   };
 }
+
+/** All that the installation has ever served, unless the operator removed the workers of one. */
+export async function servedRuntimes(sql: Sql): Promise<ReadonlySet<string>> {
+  const { rows } = await sql.query<{ runtime: string }>(
+    `select runtime from workers
+     union select runtime from instance where runtime is not null
+     union select runtime from sandboxes where runtime is not null`,
+  );
+  return new Set(rows.map(({ runtime }) => runtime));
+}

@@ -31,9 +31,9 @@ const namesIn = (lists: readonly (readonly string[] | undefined)[]) =>
 export const ADDRESS_OPTIONS = namesIn(ENGINES.map(({ address }) => address));
 /** Those of `sandkeep doctor`. */
 export const EXAMINED_OPTIONS = [...ADDRESS_OPTIONS, ...namesIn(ENGINES.map(({ examined }) => examined))];
-/** The engines in which an installation leaves objects, and the options that say where they are. */
+/** The engines in which an installation leaves objects, and the options of the command that removes them. */
 export const LEAVING_ENGINES = ENGINES.filter((engine) => engine.findRemains !== undefined);
-export const LEAVING_OPTIONS = namesIn(LEAVING_ENGINES.map(({ address }) => address));
+export const LEAVING_OPTIONS = namesIn(LEAVING_ENGINES.map(({ leaving }) => leaving));
 
 /** The parts of the data directory that hold the records of engines. */
 export const ENGINE_DIRECTORIES = ENGINES.flatMap(({ directory }) => directory ?? []);

@@ -121,6 +121,27 @@ async function removeRights(cluster: Cluster, items: readonly KubernetesObject[]
   for (const item of items) if (item.metadata?.namespace === undefined) await api.delete(item);
 }
 
+/** Waits until the API server refuses Pods: first its cache gets the range. */
+export async function limitMemory(
+  { core, namespace }: TestNamespace,
+  { max, refused }: { max: string; refused: string },
+): Promise<void> {
+  const limits = [{ type: 'Container', max: { memory: max } }];
+  await core.createNamespacedLimitRange({
+    namespace,
+    body: { metadata: { name: 'of-operator' }, spec: { limits } },
+  });
+  const resources = { limits: { memory: refused } };
+  const body = {
+    metadata: { generateName: 'tried-' },
+    spec: { containers: [{ name: 'main', image: NODE_IMAGE, resources }] },
+  };
+  await until(
+    () => core.createNamespacedPod({ namespace, body, dryRun: 'All' }).then(() => '', String),
+    (refusal) => refusal.includes('maximum memory usage'),
+  );
+}
+
 /**
  * Waits for the start that a request has asked for, and returns the sandbox. A request with `wait_for` gives up a start
  * that waits for room, and a busy cluster may have none for minutes.

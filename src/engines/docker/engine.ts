@@ -8,6 +8,7 @@ export const docker = defineEngine({
   label: 'Docker engine',
   options: DOCKER_OPTIONS,
   address: ['dockerSocket', 'dockerNetwork', 'dockerRuntime'],
+  leaving: ['dockerSocket'],
   examined: ['dockerResolvers'],
   automatic: 'preferred',
   hasVolumeDirectories: true,
@@ -52,7 +53,7 @@ SystemCallFilter=@system-service @mount setns unshare`,
     const { examineDocker } = await import('./examine.js');
     return examineDocker(options, context);
   },
-  async findRemains({ dockerSocket }, instanceId) {
+  async findRemains({ dockerSocket }, { instanceId }) {
     const { findRemains } = await import('./remains.js');
     return findRemains(dockerSocket, instanceId);
   },

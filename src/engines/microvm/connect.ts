@@ -1,6 +1,5 @@
 import { mkdirSync, readFileSync } from 'node:fs';
 import { availableParallelism, hostname, totalmem } from 'node:os';
-import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Surroundings } from '../../engine/definition.js';
 import { machineCapacity } from '../../engine/machine-capacity.js';
@@ -69,9 +68,7 @@ export async function connectMicrovm(
     architecture: ownArchitecture(),
     pulls: surroundings.pulls,
   });
-  const groups = ControlGroups.open(createHash('sha256').update(instanceId).digest('hex').slice(0, 16), {
-    isEmulated,
-  });
+  const groups = ControlGroups.open(instanceId, { isEmulated });
   if (options.microvmAddresses !== undefined && !parsePool(options.microvmAddresses))
     throw new ExplainedError(
       `--microvm-addresses ${options.microvmAddresses} is no subnet: take the first address of one, such as 10.200.0.0/20`,

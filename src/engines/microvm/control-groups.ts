@@ -1,8 +1,10 @@
+import { createHash } from 'node:crypto';
 import {
   accessSync,
   constants,
   existsSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   rmdirSync,
   writeFileSync,
@@ -56,12 +58,12 @@ export class ControlGroups {
   }
 
   /** Undefined: this process may not write them. */
-  static open(name: string, { isEmulated }: { isEmulated: boolean }): ControlGroups | undefined {
+  static open(instanceId: string, { isEmulated }: { isEmulated: boolean }): ControlGroups | undefined {
     const top = isEmulated ? TOP.emulated : TOP.hardware;
     const groups = new ControlGroups(
       versionOfMachine(),
       top,
-      join(top, name),
+      join(top, nameOf(instanceId)),
       isEmulated ? EMULATED_WEIGHT : WEIGHT,
     );
     try {
@@ -71,6 +73,18 @@ export class ControlGroups {
       // Without root, or where the file system is read-only.
       return undefined;
     }
+  }
+
+  /** Removes those of an installation of which no virtual machine runs. */
+  static removeAll(instanceId: string): void {
+    const roots = versionOfMachine() === 2 ? [ROOT] : CONTROLLERS.map((controller) => join(ROOT, controller));
+    for (const root of roots)
+      for (const top of Object.values(TOP)) {
+        const own = join(root, top, nameOf(instanceId));
+        for (const child of childrenOf(own)) removeEmpty(join(own, child));
+        removeEmpty(own);
+        removeEmpty(join(root, top));
+      }
   }
 
   /** Makes the groups of a sandbox. Returns the files by which a process joins them. */
@@ -134,13 +148,7 @@ export class ControlGroups {
   }
 
   remove(sandboxId: string): void {
-    for (const directory of this.directoriesOf(sandboxId)) {
-      try {
-        rmdirSync(directory);
-      } catch {
-        // There is none, or a process is about to leave it. The next start uses it again.
-      }
-    }
+    for (const directory of this.directoriesOf(sandboxId)) removeEmpty(directory);
   }
 
   private prepare(): void {
@@ -171,6 +179,28 @@ export class ControlGroups {
 
   private directoriesOf(sandboxId: string): string[] {
     return [...new Set(CONTROLLERS.map((controller) => this.directoryOf(controller, sandboxId)))];
+  }
+}
+
+function nameOf(instanceId: string): string {
+  return createHash('sha256').update(instanceId).digest('hex').slice(0, 16);
+}
+
+function childrenOf(directory: string): string[] {
+  try {
+    return readdirSync(directory, { withFileTypes: true }).flatMap((entry) =>
+      entry.isDirectory() ? entry.name : [],
+    );
+  } catch {
+    return [];
+  }
+}
+
+function removeEmpty(directory: string): void {
+  try {
+    rmdirSync(directory);
+  } catch {
+    // There is none, or a process is about to leave it. The next start uses it again.
   }
 }
 

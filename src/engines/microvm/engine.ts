@@ -8,6 +8,7 @@ export const microvm = defineEngine({
   options: MICROVM_OPTIONS,
   address: ['microvmEmulation'],
   examined: ['microvmKernel'],
+  leaving: ['microvmAddresses'],
   hasVolumeDirectories: true,
   /**
    * Each monitor gets a user, empty namespaces and control groups, and inherits the filter of system calls. A file
@@ -32,6 +33,10 @@ SystemCallFilter=landlock_add_rule landlock_create_ruleset landlock_restrict_sel
   async examine(options, context) {
     const { examineMicrovm } = await import('./examine.js');
     return examineMicrovm(options, context);
+  },
+  async findRemains({ microvmAddresses }, { instanceId, dataDir }) {
+    const { findRemains } = await import('./remains.js');
+    return findRemains({ instanceId, dataDir, subnet: microvmAddresses });
   },
   explain: (error) => (error instanceof ExplainedError ? error.message : String(error)),
 });

@@ -18,25 +18,22 @@ import { sleep } from '../../lib/sleep.js';
 import { newId } from '../../lib/uuid.js';
 import type { Capability } from '../../spec/capabilities.js';
 import { CAPABILITIES, volumeCapabilities } from './capabilities.js';
+import { endMachine, untilEnded } from './end-machine.js';
 import { MicrovmGuests } from './guests.js';
 import { heldSandboxes, holdingOf, readHeld, type HeldSandbox } from './holdings.js';
 import { followOutput } from './output-log.js';
 import type { MicrovmParts } from './parts.js';
 import { placesOf, sandboxesDirectory } from './places.js';
-import type { RunRecord } from './record.js';
-import { isAlive, isRunning, transfersOf, useOf } from './processes.js';
+import { transfersOf, useOf } from './processes.js';
 import { discardSaved, memoryFile, mostSavedMib } from './saved-memory.js';
 import { DiskCaptures } from './snapshots/disk-captures.js';
 import { VmArchives } from './snapshots/vm-archives.js';
 import { VmStarts } from './starts.js';
 import type { RunningNetwork } from './network/vm-networks.js';
-import { askUse, DESCRIPTOR, requestSave, requestStop } from './supervisor.js';
+import { askUse, DESCRIPTOR, requestSave } from './supervisor.js';
 
 /** After this time the output is read again, also where the kernel reports no change. */
 const LOOK_MS = 1_000;
-const SETTLE_MS = 20;
-/** A monitor that was killed ends in less, unless its disk hangs. */
-const KILLED_MS = 30_000;
 
 export interface MicrovmRuntimeOptions {
   parts: MicrovmParts;
@@ -117,12 +114,7 @@ export class MicrovmRuntime implements Runtime {
   async stop(sandboxId: string, graceMs: number): Promise<void> {
     const held = await readHeld(this.parts.directory, sandboxId);
     if (held?.record === undefined || !held.isAlive) return;
-    const { places, record } = held;
-    const { monitor } = record;
-    // A supervisor that was killed takes its monitor with it.
-    if (!(await requestStop(places.run, graceMs)) && monitor && isRunning(monitor))
-      process.kill(monitor.pid, 'SIGKILL');
-    await untilEnded(sandboxId, record);
+    await endMachine(held.places, held.record, graceMs);
     await this.ended(sandboxId);
     this.parts.imageUses.claims.release(sandboxId);
     this.parts.folderUses.claims.release(sandboxId);
@@ -143,7 +135,7 @@ export class MicrovmRuntime implements Runtime {
     if (held.run?.folders !== undefined)
       throw new PauseRefusedError('the memory of a sandbox that mounts volumes cannot be saved: stop it');
     await requestSave(held.places.run, mostSavedMib(memoryMib) * MIB);
-    await untilEnded(sandboxId, held.record);
+    await untilEnded(held.places, held.record);
     await this.ended(sandboxId);
   }
 
@@ -314,14 +306,6 @@ function networkOf({ identity, run, record }: HeldSandbox): RunningNetwork[] {
   if (run?.link === undefined || !record) return [];
   const path = `/proc/${record.supervisor.pid}/fd/${DESCRIPTOR.namespace}`;
   return [{ orgId, sandboxId, link: run.link, path, ports: run.ports }];
-}
-
-async function untilEnded(sandboxId: string, record: RunRecord): Promise<void> {
-  const limit = performance.now() + KILLED_MS;
-  while (isAlive(record)) {
-    if (performance.now() > limit) throw new Error(`the monitor of the sandbox ${sandboxId} does not end`);
-    await sleep(SETTLE_MS);
-  }
 }
 
 const MIB = 1024 * 1024;

@@ -1,0 +1,96 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { hostRulesOf } from '../../src/engines/microvm/network/host-rules.js';
+import { placesOf } from '../../src/engines/microvm/places.js';
+import { isAlive } from '../../src/engines/microvm/processes.js';
+import { readRecord } from '../../src/engines/microvm/read-record.js';
+import { expectRefused, NO_DOCKER, run } from '../support/cli.js';
+import { makeClient } from '../support/client.js';
+import { describeMicrovm, kernel } from '../support/microvm/needs.js';
+import { IMAGE, importTestImage } from '../support/microvm/service.js';
+import { untilStatus } from '../support/polling.js';
+import { cleanUp, launch, makeFolder, ready, stop } from '../support/processes.js';
+import { capture } from '../support/snapshots.js';
+
+const running = { start: true, wait_for: 'running', wait_timeout: 120 };
+const SUBNET = '10.231.64.0/24';
+
+describeMicrovm('sandkeep uninstall of virtual machines', () => {
+  let folder: string;
+  let dataDir: string;
+  beforeAll(() => {
+    folder = makeFolder();
+    dataDir = join(folder, 'data');
+  });
+  afterAll(async () => cleanUp(folder));
+
+  const uninstall = async (...more: string[]) =>
+    run(['uninstall', '--data-dir', dataDir, '--microvm-addresses', SUBNET, ...NO_DOCKER, ...more]);
+  const groups = () =>
+    execFileSync('find', ['/sys/fs/cgroup', '-path', '*/sandkeep-microvm*', '-type', 'd'], {
+      encoding: 'utf8',
+    });
+  const table = (instance: string) =>
+    execFileSync('nft', ['list', 'tables'], { encoding: 'utf8' }).includes(hostRulesOf(instance).table);
+  const routes = () => execFileSync('ip', ['route', 'show', SUBNET], { encoding: 'utf8' });
+
+  test('lists them without --yes, and then ends and removes them, where there is no Docker engine', async () => {
+    const before = new Set(groups().split('\n'));
+    const machines = ['--runtime', 'microvm', '--microvm-emulation', '--microvm-kernel', kernel!];
+    const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
+    const place = ['--default-disk-mib', '256', '--data-dir', dataDir, '--microvm-addresses', SUBNET];
+    const service = await ready(launch(['serve', ...fixed, ...machines, ...place]), dataDir);
+    await importTestImage(dataDir);
+    const org = { id: '', name: '', slug: '' };
+    const client = makeClient(service.url, { org, key: service.firstKey!, keyId: '' });
+    const create = async (name: string) => {
+      const resources = { vcpus: 1, memory_mib: 192 };
+      const spec = { name, image: { type: 'oci', reference: IMAGE }, pull_policy: 'never', resources };
+      const { body, text } = await client.post('/v1/sandboxes', spec, running);
+      expect(body.status, text).toBe('running');
+      return body.id as string;
+    };
+    const [runs, stops] = [await create('runs'), await create('stops')];
+    expect((await capture(client, stops, 'kept'))['error']).toBeNull();
+    const snapshot = (await client.get('/v1/snapshots/by-name/kept')).body.id;
+    await client.post(`/v1/sandboxes/${stops}/stop`);
+    await untilStatus(client, stops, 'stopped');
+    expect(await stop(service)).toBe(0);
+
+    const places = placesOf(join(dataDir, 'microvm'), runs);
+    const record = (await readRecord(places))!;
+    expect(isAlive(record)).toBe(true);
+    const listed = await uninstall();
+    expectRefused({ ...listed, out: '' }, 'nothing was removed: repeat the command with --yes');
+    const instance = /^The installation (\S+) has in the microVM engine/.exec(listed.out)![1]!;
+    expect(listed.out.split('\n').slice(1).toSorted()).toEqual(
+      [
+        '',
+        `  sandbox    ${runs} (running)`,
+        `  sandbox    ${stops} (stopped)`,
+        `  snapshot   ${snapshot}`,
+        `  directory  ${join(dataDir, 'microvm')}`,
+      ].toSorted(),
+    );
+    expect([isAlive(record), table(instance)]).toEqual([true, true]);
+    expect(routes()).toContain('blackhole');
+
+    const removed = await uninstall('--yes');
+    expect(removed).toMatchObject({ code: 0, err: '' });
+    expect(removed.out).toContain(`To delete them too: rm -r ${dataDir}\n`);
+    expect([isAlive(record), table(instance), routes()]).toEqual([false, false, '']);
+    expect(
+      groups()
+        .split('\n')
+        .filter((group) => !before.has(group) && group.includes(runs)),
+    ).toEqual([]);
+    expect(readdirSync(dataDir)).not.toContain('microvm');
+    expect(existsSync(join(dataDir, 'postgres'))).toBe(true);
+
+    const again = await uninstall('--yes', '--json');
+    expect(again).toMatchObject({ code: 0, err: '' });
+    expect(JSON.parse(again.out)).toMatchObject({ instance, removed: {}, in_use: [] });
+  });
+});
