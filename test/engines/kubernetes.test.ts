@@ -8,6 +8,7 @@ import {
   containerStatus,
   describeKubernetes,
   hasEnd,
+  limitMemory,
   NODE_IMAGE,
   openNamespace,
   runAgain,
@@ -424,21 +425,7 @@ describeKubernetes('the kubernetes runtime', () => {
 
   test('ends a start that a LimitRange of the cluster refuses, in its words', async () => {
     const { core, namespace: name } = namespace;
-    const limits = [{ type: 'Container', max: { memory: '96Mi' } }];
-    await core.createNamespacedLimitRange({
-      namespace: name,
-      body: { metadata: { name: 'of-operator' }, spec: { limits } },
-    });
-    // The API server refuses Pods when its cache has the range.
-    const resources = { limits: { memory: '128Mi' } };
-    const pod = {
-      metadata: { generateName: 'tried-' },
-      spec: { containers: [{ name: 'main', image: NODE_IMAGE, resources }] },
-    };
-    await until(
-      () => core.createNamespacedPod({ namespace: name, body: pod, dryRun: 'All' }).then(() => '', String),
-      (refusal) => refusal.includes('maximum memory usage'),
-    );
+    await limitMemory(namespace, { max: '96Mi', refused: '128Mi' });
     const large = request('too-large', { resources: { vcpus: 1, memory_mib: 128 } });
     const { body } = await client.post('/v1/sandboxes', large, { start: true });
     const failed = await untilStatus(client, body.id, 'failed');
