@@ -76,7 +76,7 @@ export interface ExaminationContext {
   isRequired: boolean;
 }
 
-export interface InstallationPlace {
+interface InstallationPlace {
   instanceId: string;
   dataDir: string;
 }
