@@ -6,10 +6,10 @@ import type { Config } from '../config/options.js';
 import { readInstance } from '../db/instance-queries.js';
 import { isMigrated } from '../db/migrate.js';
 import { openForCommand, openForServer, requireInstallation, type Database } from '../db/open.js';
-import { openPool } from '../db/pool.js';
+import { openPool, type Pool } from '../db/pool.js';
 import type { EngineDefinition, Remains, Removal } from '../engine/definition.js';
 import { valuesOf } from '../engines/open.js';
-import { servedRuntimes } from '../engines/queries.js';
+import { servedRuntimes, workerIds } from '../engines/queries.js';
 import { LEAVING_ENGINES, LEAVING_OPTIONS } from '../engines/register.js';
 import { ExplainedError } from '../lib/explained-error.js';
 import { refuseBesideService } from '../workers/refuse-beside-service.js';
@@ -28,9 +28,11 @@ export function uninstallCommand(): Command {
     .option('--yes', 'remove it without asking')
     .action(async (options: UninstallOptions) => {
       const database = await openWithoutService(options);
+      const pool = openPool(database.address, () => undefined);
       try {
-        await uninstall(options, await readUses(database, options));
+        await uninstall(options, pool);
       } finally {
+        await pool.end();
         await database.close();
       }
     });
@@ -44,48 +46,30 @@ async function openWithoutService({ dataDir, databaseUrl }: UninstallOptions): P
   return openForServer({ ...options, onCrash: () => undefined });
 }
 
-/** The engines that it has served have objects of it, and the others are not asked. */
-interface Uses {
-  instanceId: string;
-  engines: readonly EngineDefinition[];
-}
-
-async function readUses(database: Database, options: UninstallOptions): Promise<Uses> {
-  const pool = openPool(database.address, () => undefined);
-  try {
-    if (!(await isMigrated(pool))) throw withoutInstallation(options);
-    if (options.databaseUrl !== undefined) await refuseBesideService(pool);
-    const served = await servedRuntimes(pool);
-    return {
-      instanceId: (await readInstance(pool)).id,
-      engines: LEAVING_ENGINES.filter(({ name }) => served.has(name)),
-    };
-  } finally {
-    await pool.end();
-  }
-}
-
-async function uninstall(options: UninstallOptions, { instanceId, engines }: Uses): Promise<void> {
-  const found = new Map<EngineDefinition, Remains>();
-  const place = { instanceId, dataDir: options.dataDir };
-  for (const engine of engines)
-    found.set(engine, await engine.findRemains!(valuesOf(engine, options), place));
+async function uninstall(options: UninstallOptions, pool: Pool): Promise<void> {
+  if (!(await isMigrated(pool))) throw withoutInstallation(options);
+  await refuseService(options, pool);
+  const { id: instanceId } = await readInstance(pool);
+  const { found, failed } = await findAll(options, pool, instanceId);
   const all = [...found.values()];
   const count = all.reduce((sum, { lines }) => sum + lines.length, 0);
   if (!options.json) for (const line of listing(instanceId, found)) process.stdout.write(`${line}\n`);
   if (count > 0 && !(await isAgreed(options))) {
     throw new ExplainedError('nothing was removed: repeat the command with --yes');
   }
+  // Since the question, somebody may have started one.
+  await refuseService(options, pool);
   const removals: Removal[] = [];
   for (const [engine, remains] of found) {
-    const removal = await remains.remove();
-    if (removal.left.length > 0) {
-      throw new ExplainedError(
+    const removal = await remains.remove().catch((error: unknown) => void failed.push(messageOf(error)));
+    if (!removal) continue;
+    if (removal.left.length > 0)
+      failed.push(
         `the ${engine.label} still has ${removal.left.join(', ')}: repeat the command, or remove them by hand`,
       );
-    }
     removals.push(removal);
   }
+  if (failed.length > 0) throw new ExplainedError(failed.join('\nsandkeep: '));
   const removed = byKind(removals);
   const begun = removals.flatMap(({ inUse }) => inUse);
   print(
@@ -98,6 +82,44 @@ async function uninstall(options: UninstallOptions, { instanceId, engines }: Use
     },
     [...begun.map(staying), ...farewell(options, Object.values(removed).flat().length)].join('\n'),
   );
+}
+
+/** An engine that does not answer keeps its objects, and does not keep others from losing theirs. */
+async function findAll(
+  options: UninstallOptions,
+  pool: Pool,
+  instanceId: string,
+): Promise<{ found: Map<EngineDefinition, Remains>; failed: string[] }> {
+  const workers = await workerIds(pool);
+  const installation = {
+    instanceId,
+    dataDir: options.dataDir,
+    // An embedded database is in the data directory, so both are of one installation.
+    isOwn: (engineId: string) => options.databaseUrl === undefined || workers.has(engineId),
+  };
+  const served = await servedRuntimes(pool);
+  const found = new Map<EngineDefinition, Remains>();
+  const failed: string[] = [];
+  for (const engine of LEAVING_ENGINES.filter(({ name }) => served.has(name))) {
+    await engine.findRemains!(valuesOf(engine, options), installation).then(
+      (remains) => found.set(engine, remains),
+      (error: unknown) => failed.push(messageOf(error)),
+    );
+  }
+  const [reason] = failed;
+  if (found.size === 0 && reason !== undefined) throw new ExplainedError(reason);
+  return { found, failed };
+}
+
+/** Throws it, unless it is for people. */
+function messageOf(error: unknown): string {
+  if (!(error instanceof ExplainedError)) throw error;
+  return error.message;
+}
+
+/** Nobody starts one on an embedded database meanwhile: this process owns it. */
+async function refuseService({ databaseUrl }: UninstallOptions, pool: Pool): Promise<void> {
+  if (databaseUrl !== undefined) await refuseBesideService(pool);
 }
 
 function byKind(removals: readonly Removal[]): Record<string, object[]> {

@@ -76,9 +76,11 @@ export interface ExaminationContext {
   isRequired: boolean;
 }
 
-interface InstallationPlace {
+export interface InstallationPlace {
   instanceId: string;
   dataDir: string;
+  /** Whether the engine with that id is of the installation. */
+  isOwn(this: void, engineId: string): boolean;
 }
 
 /** The objects of an installation in an engine, for `sandkeep uninstall`. */

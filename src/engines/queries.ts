@@ -14,6 +14,12 @@ export async function readInstallation(sql: Sql): Promise<Installation> {
   };
 }
 
+/** The ids of the engines of an installation. */
+export async function workerIds(sql: Sql): Promise<ReadonlySet<string>> {
+  const { rows } = await sql.query<{ id: string }>('select id from workers');
+  return new Set(rows.map(({ id }) => id));
+}
+
 /** All that the installation has ever served, unless the operator removed the workers of one. */
 export async function servedRuntimes(sql: Sql): Promise<ReadonlySet<string>> {
   const { rows } = await sql.query<{ runtime: string }>(

@@ -256,10 +256,11 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
   });
 });
 
-/** The real user of a process. Empty: it has ended. */
+/** The user of a monitor. Empty: it has not changed to it yet, or has ended. */
 function userOf(pid: number): number[] {
   try {
-    return [Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1])];
+    const user = Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]);
+    return user === 0 ? [] : [user];
   } catch {
     return [];
   }

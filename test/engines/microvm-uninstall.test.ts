@@ -1,17 +1,19 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { hostRulesOf } from '../../src/engines/microvm/network/host-rules.js';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { isAlive } from '../../src/engines/microvm/processes.js';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
-import { expectRefused, NO_DOCKER, run } from '../support/cli.js';
+import { expectRefused, NO_DOCKER, run, urlOf } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
 import { describeMicrovm, kernel } from '../support/microvm/needs.js';
 import { IMAGE, importTestImage } from '../support/microvm/service.js';
-import { untilStatus } from '../support/polling.js';
+import { until, untilStatus } from '../support/polling.js';
 import { cleanUp, launch, makeFolder, ready, stop } from '../support/processes.js';
+import { startTestService } from '../support/service.js';
 import { capture } from '../support/snapshots.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 120 };
@@ -28,16 +30,15 @@ describeMicrovm('sandkeep uninstall of virtual machines', () => {
 
   const uninstall = async (...more: string[]) =>
     run(['uninstall', '--data-dir', dataDir, '--microvm-addresses', SUBNET, ...NO_DOCKER, ...more]);
-  const groups = () =>
-    execFileSync('find', ['/sys/fs/cgroup', '-path', '*/sandkeep-microvm*', '-type', 'd'], {
-      encoding: 'utf8',
-    });
+  const groups = (instance: string) => {
+    const name = createHash('sha256').update(instance).digest('hex').slice(0, 16);
+    return execFileSync('find', ['/sys/fs/cgroup', '-type', 'd', '-name', name], { encoding: 'utf8' });
+  };
   const table = (instance: string) =>
     execFileSync('nft', ['list', 'tables'], { encoding: 'utf8' }).includes(hostRulesOf(instance).table);
   const routes = () => execFileSync('ip', ['route', 'show', SUBNET], { encoding: 'utf8' });
 
   test('lists them without --yes, and then ends and removes them, where there is no Docker engine', async () => {
-    const before = new Set(groups().split('\n'));
     const machines = ['--runtime', 'microvm', '--microvm-emulation', '--microvm-kernel', kernel!];
     const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
     const place = ['--default-disk-mib', '256', '--data-dir', dataDir, '--microvm-addresses', SUBNET];
@@ -52,11 +53,16 @@ describeMicrovm('sandkeep uninstall of virtual machines', () => {
       expect(body.status, text).toBe('running');
       return body.id as string;
     };
-    const [runs, stops] = [await create('runs'), await create('stops')];
+    const [runs, stops, pauses] = [await create('runs'), await create('stops'), await create('pauses')];
     expect((await capture(client, stops, 'kept'))['error']).toBeNull();
     const snapshot = (await client.get('/v1/snapshots/by-name/kept')).body.id;
     await client.post(`/v1/sandboxes/${stops}/stop`);
     await untilStatus(client, stops, 'stopped');
+    await client.post(`/v1/sandboxes/${pauses}/pause`);
+    await until(
+      () => client.get(`/v1/sandboxes/${pauses}`),
+      ({ body }) => body.stop_reason === 'paused',
+    );
     expect(await stop(service)).toBe(0);
 
     const places = placesOf(join(dataDir, 'microvm'), runs);
@@ -71,26 +77,47 @@ describeMicrovm('sandkeep uninstall of virtual machines', () => {
         `  sandbox    ${runs} (running)`,
         `  sandbox    ${stops} (stopped)`,
         `  snapshot   ${snapshot}`,
-        `  directory  ${join(dataDir, 'microvm')}`,
+        `  sandbox    ${pauses} (paused)`,
+        `  directory  ${join(dataDir, 'microvm')}, without the images`,
       ].toSorted(),
     );
     expect([isAlive(record), table(instance)]).toEqual([true, true]);
     expect(routes()).toContain('blackhole');
+    expect(groups(instance)).not.toBe('');
+
+    // That of another installation, which has used virtual machines too.
+    const foreign = await startTestService({ worker: false });
+    try {
+      await foreign.ctx.pool.query(`update instance set runtime = 'microvm'`);
+      expectRefused(
+        await uninstall('--yes', '--json', '--database-url', urlOf(foreign.database)),
+        'has the virtual machines of another installation than the database',
+      );
+    } finally {
+      await foreign.close();
+    }
+    // A mount below it may be a disk of somebody.
+    const mounted = join(dataDir, 'microvm/mounted');
+    mkdirSync(mounted);
+    execFileSync('mount', ['-t', 'tmpfs', 'none', mounted]);
+    expectRefused(await uninstall('--yes', '--json'), `${mounted} is mounted: umount ${mounted}`);
+    execFileSync('umount', [mounted]);
+    expect([isAlive(record), table(instance)]).toEqual([true, true]);
 
     const removed = await uninstall('--yes');
     expect(removed).toMatchObject({ code: 0, err: '' });
     expect(removed.out).toContain(`To delete them too: rm -r ${dataDir}\n`);
     expect([isAlive(record), table(instance), routes()]).toEqual([false, false, '']);
-    expect(
-      groups()
-        .split('\n')
-        .filter((group) => !before.has(group) && group.includes(runs)),
-    ).toEqual([]);
-    expect(readdirSync(dataDir)).not.toContain('microvm');
+    expect(groups(instance)).toBe('');
+    expect(readdirSync(join(dataDir, 'microvm'))).toEqual(['images']);
     expect(existsSync(join(dataDir, 'postgres'))).toBe(true);
 
     const again = await uninstall('--yes', '--json');
     expect(again).toMatchObject({ code: 0, err: '' });
-    expect(JSON.parse(again.out)).toMatchObject({ instance, removed: {}, in_use: [] });
+    expect(JSON.parse(again.out)).toMatchObject({
+      instance,
+      removed: { sandboxes: [], snapshots: [] },
+      in_use: [],
+    });
   });
 });

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { availableParallelism, hostname, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { Surroundings } from '../../engine/definition.js';
@@ -6,8 +6,6 @@ import { machineCapacity } from '../../engine/machine-capacity.js';
 import { SHARED_CPU_MILLIS } from '../../engine/shared-cpu.js';
 import { SlotQueue } from '../../fairness/slot-queue.js';
 import { ExplainedError } from '../../lib/explained-error.js';
-import { createPrivateFile } from '../../lib/private-file.js';
-import { newId } from '../../lib/uuid.js';
 import type { ValuesOf } from '../../options/option.js';
 import { explainNoDisks } from '../../volumes/storage/disks/probe-disks.js';
 import { Changes } from './changes.js';
@@ -23,6 +21,7 @@ import { requireKvm, requireMonitor, versionOf } from './machine.js';
 import { parsePool } from './network/address-pool.js';
 import { VmNetworks } from './network/vm-networks.js';
 import type { MICROVM_OPTIONS } from './options.js';
+import { engineIdIn } from './engine-id.js';
 import { DIRECTORY, placesOf, sandboxesDirectory, snapshotsDirectory } from './places.js';
 import { engineBootFiles } from './prepare-boot.js';
 import { MicrovmRuntime } from './runtime.js';
@@ -140,11 +139,4 @@ export async function connectMicrovm(
     warnings: warnings.length === 0 ? undefined : warnings,
     description: `microvm: virtual machines of QEMU ${version} ${how}, network: ${networks.description}${unlimited}${lacks.join('')}`,
   });
-}
-
-/** When two processes create the file at once, both use the first one. */
-function engineIdIn(directory: string): string {
-  const file = join(directory, 'engine-id');
-  createPrivateFile(file, newId);
-  return readFileSync(file, 'utf8').trim();
 }

@@ -34,9 +34,9 @@ SystemCallFilter=landlock_add_rule landlock_create_ruleset landlock_restrict_sel
     const { examineMicrovm } = await import('./examine.js');
     return examineMicrovm(options, context);
   },
-  async findRemains({ microvmAddresses }, { instanceId, dataDir }) {
+  async findRemains({ microvmAddresses }, installation) {
     const { findRemains } = await import('./remains.js');
-    return findRemains({ instanceId, dataDir, subnet: microvmAddresses });
+    return findRemains(installation, microvmAddresses);
   },
   explain: (error) => (error instanceof ExplainedError ? error.message : String(error)),
 });

@@ -1,6 +1,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import type { Exit, Holding } from '../../engine/runtime.js';
 import { instantFromMicros } from '../../lib/instant.js';
+import { ignoreMissing } from '../../volumes/storage/guest-path.js';
 import { readIdentity, readRunFile, type Identity, type RunFile } from './identity.js';
 import { placesOf, sandboxesDirectory, type SandboxPlaces } from './places.js';
 import { isAlive } from './processes.js';
@@ -25,7 +26,7 @@ export function hasRun({ record }: HeldSandbox): boolean {
 }
 
 export async function heldSandboxes(engineDirectory: string): Promise<HeldSandbox[]> {
-  const names = await readdir(sandboxesDirectory(engineDirectory));
+  const names = (await readdir(sandboxesDirectory(engineDirectory)).catch(ignoreMissing)) ?? [];
   const held = await Promise.all(names.map(async (name) => readHeld(engineDirectory, name)));
   return held.filter((sandbox) => sandbox !== undefined);
 }

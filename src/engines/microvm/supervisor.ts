@@ -147,8 +147,12 @@ export async function withDirectory<T>(directory: string, work: (short: string) 
   }
 }
 
-/** Resolves when the run has ended. False: no supervisor answers. */
-export async function requestStop(runDirectory: string, graceMs: number): Promise<boolean> {
+/**
+ * Resolves when the run has ended. False: no supervisor answers.
+ *
+ * @param mostMs Then it resolves although the run goes on. Default: never.
+ */
+export async function requestStop(runDirectory: string, graceMs: number, mostMs?: number): Promise<boolean> {
   let socket: Socket;
   try {
     socket = await connectIn(runDirectory, 'supervisor.sock');
@@ -160,7 +164,9 @@ export async function requestStop(runDirectory: string, graceMs: number): Promis
   socket.on('error', () => undefined);
   socket.resume();
   socket.write(`stop ${Math.ceil(graceMs)}\n`);
+  const late = mostMs === undefined ? undefined : setTimeout(() => socket.destroy(), mostMs);
   await closed;
+  clearTimeout(late);
   return true;
 }
 

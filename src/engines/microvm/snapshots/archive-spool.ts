@@ -46,7 +46,9 @@ export class ArchiveSpool {
     if (this.kept + piece.length > this.most.kept) throw new ExportRefusedError(TOO_MUCH);
     this.room.take(piece.length);
     this.kept += piece.length;
-    await this.file.write(piece, 0, piece.length, at);
+    // A disk that is nearly full takes a part.
+    for (let done = 0; done < piece.length;)
+      done += (await this.file.write(piece, done, piece.length - done, at + done)).bytesWritten;
   }
 
   /** After the last piece, which may have been zeros. */
