@@ -1,12 +1,13 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { hostRulesOf } from '../../src/engines/microvm/network/host-rules.js';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { isAlive } from '../../src/engines/microvm/processes.js';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
+import { newId } from '../../src/lib/uuid.js';
 import { expectRefused, NO_DOCKER, run, urlOf } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
 import { describeMicrovm, kernel } from '../support/microvm/needs.js';
@@ -119,5 +120,29 @@ describeMicrovm('sandkeep uninstall of virtual machines', () => {
       removed: { sandboxes: [], snapshots: [] },
       in_use: [],
     });
+  });
+
+  test('an engine that does not answer keeps its objects, and does not keep another from losing its own', async () => {
+    const [place, id] = [join(folder, 'both'), newId()];
+    mkdirSync(join(place, 'microvm/snapshots'), { recursive: true });
+    writeFileSync(join(place, 'microvm/engine-id'), `${id}\n`);
+    const stopped = await startTestService({ worker: false });
+    try {
+      const { pool } = stopped.ctx;
+      await pool.query(`update instance set runtime = 'docker'`);
+      await pool.query(
+        `insert into workers (id, runtime, name, capabilities, vcpus, memory_mib, disk_mib, holder, epoch, expires_at, registered_at)
+         values ($1, 'microvm', 'one', '{}', 1, 1, 1, 'gone', 1, now() - interval '1 hour', now())`,
+        [id],
+      );
+      const where = ['--data-dir', place, '--database-url', urlOf(stopped.database), ...NO_DOCKER];
+      expectRefused(
+        await run(['uninstall', '--yes', '--json', ...where]),
+        'no Docker engine answers on /nonexistent/docker.sock',
+      );
+      expect(readdirSync(place)).not.toContain('microvm');
+    } finally {
+      await stopped.close();
+    }
   });
 });
