@@ -38,15 +38,21 @@ export function resolves(policy: NetworkPolicy, name: string): boolean {
   return default_egress === 'allow';
 }
 
-/** A sandbox has a name server if a rule allows a name, or if its policy lets it ask a resolver by address. */
-function hasResolver({ rules = [], default_egress }: NetworkPolicy): boolean {
-  const leaving = rules.filter(leaves);
+/**
+ * A sandbox has a name server if a rule allows a name, or if its policy lets it ask one by address. That may be the one
+ * of this world, which is public, or the machine, which is not.
+ */
+function hasResolver(policy: NetworkPolicy): boolean {
+  const leaving = (policy.rules ?? []).filter(leaves);
   if (leaving.some((rule) => rule.action === 'allow' && domainOf(rule) !== undefined)) return true;
-  const hit = leaving.find(({ destination, protocols = [], ports = [] }) => {
-    // The name server of this world has a public address.
-    const isPublic =
-      typeof destination === 'object' && 'group' in destination && destination.group === 'public';
-    if ((destination !== 'any' && !isPublic) || (protocols.length > 0 && !protocols.includes('udp')))
+  return [true, false].some((isPublic) => mayAskByAddress(policy, isPublic));
+}
+
+function mayAskByAddress({ rules = [], default_egress }: NetworkPolicy, isPublic: boolean): boolean {
+  const hit = rules.filter(leaves).find(({ destination, protocols = [], ports = [] }) => {
+    const isGroup =
+      isPublic && typeof destination === 'object' && 'group' in destination && destination.group === 'public';
+    if ((destination !== 'any' && !isGroup) || (protocols.length > 0 && !protocols.includes('udp')))
       return false;
     return ports.length === 0 || ports.some(({ start, end }) => start <= DNS_PORT && DNS_PORT <= end);
   });
