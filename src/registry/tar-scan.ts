@@ -10,6 +10,9 @@ export interface TarVisitor {
 const BLOCK = 512;
 const ZEROS = Buffer.alloc(BLOCK);
 const MAX_EXTRA_BYTES = 1_024 * 1_024;
+/** One step reads those of an entry. A file has a dozen fields, and its attributes. */
+const MAX_RECORDS = 1_000;
+const [SPACE, EQUALS, LINE_END] = [0x20, 0x3d, 0x0a];
 
 /**
  * Counts the entries of a layer as it passes. Throws PullError for an entry whose content is larger on the disk of the
@@ -116,12 +119,13 @@ export class TarScan {
     if (!this.extra) return;
     const { type, chunks, length } = this.extra;
     this.extra = undefined;
-    const text = Buffer.concat(chunks, length).toString('latin1');
+    const bytes = Buffer.concat(chunks, length);
     if (type === 'L' || type === 'K') {
-      this.extensions[type === 'L' ? 'name' : 'target'] = text.split('\0', 1)[0]!;
+      const end = bytes.indexOf(0);
+      this.extensions[type === 'L' ? 'name' : 'target'] = textIn(bytes, 0, end === -1 ? length : end);
       return;
     }
-    const records = readRecords(text);
+    const records = readRecords(bytes);
     if ([...records.keys()].some((key) => key.startsWith('GNU.sparse.'))) {
       throw new PullError('unsupported', HAS_SPARSE);
     }
@@ -146,18 +150,25 @@ function refuseCompression(header: Buffer): void {
     throw new PullError('unsupported', 'a layer has an unsupported compression');
 }
 
+/** A text of its own. A part of a longer text would keep all of it in memory: V8 does not copy parts. */
+function textIn(bytes: Buffer, begin: number, end: number): string {
+  return bytes.toString('latin1', begin, end);
+}
+
 /** Records such as `12 size=345\n`, which begin with their own length. */
-function readRecords(text: string): Map<string, string> {
+function readRecords(bytes: Buffer): Map<string, string> {
   const records = new Map<string, string>();
-  for (let at = 0; at < text.length;) {
-    const digits = /^\d{1,7} /.exec(text.slice(at, at + 8))?.[0] ?? '';
+  for (let at = 0, count = 1; at < bytes.length; count += 1) {
+    const begin = bytes.indexOf(SPACE, at) + 1;
+    const digits = begin - 1 - at <= 7 ? textIn(bytes, at, begin - 1) : '';
     const end = at + Number(digits);
-    const record = text.slice(at + digits.length, end);
-    const equals = record.indexOf('=');
-    if (digits === '' || end > text.length || !record.endsWith('\n') || equals < 1) {
+    const equals = bytes.indexOf(EQUALS, begin);
+    const isWhole = /^\d+$/.test(digits) && end <= bytes.length && bytes[end - 1] === LINE_END;
+    if (!isWhole || equals <= begin || equals >= end)
       throw new PullError('broken', 'an extended header of a layer is not valid');
-    }
-    records.set(record.slice(0, equals), record.slice(equals + 1, -1));
+    if (count > MAX_RECORDS)
+      throw new PullError('too_many_parts', `an extended header with more than ${MAX_RECORDS} records`);
+    records.set(textIn(bytes, begin, equals), textIn(bytes, equals + 1, end - 1));
     at = end;
   }
   return records;

@@ -32,6 +32,7 @@ import { presentTemplate } from './present.js';
 import { countUnfinished, findNamed, insertTemplate } from './queries.js';
 import { readRequest, type BuildQuery } from './read-request.js';
 import type { TemplateResponse } from './schema.js';
+import type { Step } from '../registry/step.js';
 import { refuseTakenTag } from './taken-tag.js';
 
 /** Each waits in the store with its context. */
@@ -47,7 +48,7 @@ export async function createTemplate(
   caller: Caller,
   writerWith: (digest: string) => Writer,
   query: BuildQuery,
-  body: Readable | undefined,
+  { body, step }: { body: Readable | undefined; step: Step },
 ): Promise<TemplateResponse> {
   const id = newId();
   const key = { orgId: caller.orgId, templateId: id };
@@ -57,7 +58,10 @@ export async function createTemplate(
     // The context is written to the database as it arrives.
     ctx.disk.checkAll();
     const request = readRequest(caller, query);
-    const received = await receiveBuild(ctx, key, body, request.dockerfilePath);
+    const received = await receiveBuild(ctx, key, body, {
+      dockerfilePath: request.dockerfilePath,
+      step,
+    });
     const writer = writerWith(received.bodyDigest);
     const admitted = checkBuild(ctx, request, received);
     const answer = await inWrite(ctx, writer, (tx) =>

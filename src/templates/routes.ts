@@ -11,6 +11,7 @@ import { eventStream, FollowHeaders, sendEvents } from '../http/sse.js';
 import { acceptFiles, Bytes, OCTETS } from '../http/upload.js';
 import { writerOf } from '../idempotency/keyed.js';
 import { WriteHeaders } from '../idempotency/schema.js';
+import type { Step } from '../registry/step.js';
 import { MOST_CONTEXT_BYTES } from './context/receive.js';
 import { createTemplate } from './create.js';
 import { deleteTemplate } from './delete.js';
@@ -118,7 +119,11 @@ export function templateRoutes(app: App, ctx: Shared, steps: PacedSteps): void {
         try {
           await enter(request, reply);
           const writerWith = (digest: string) => writerOf(request, reply, digest);
-          return await createTemplate(contextOf(request), callerOf(request), writerWith, request.query, body);
+          const step: Step = async (work) => steps.step(callerOf(request).orgId, work);
+          return await createTemplate(contextOf(request), callerOf(request), writerWith, request.query, {
+            body,
+            step,
+          });
         } finally {
           // Drains a refused body.
           body?.resume();

@@ -23,8 +23,14 @@ function guestOf(pages: (FileStat & { name: string })[][]): GuestFiles {
   return files as GuestFiles;
 }
 
+let turns = 0;
+async function turn<T>(work: () => T): Promise<T> {
+  turns += 1;
+  return Promise.resolve(work());
+}
+
 const walk = (pages: (FileStat & { name: string })[][], signal = new AbortController().signal) =>
-  new SourceWalk(guestOf(pages), signal).add('/src');
+  new SourceWalk(guestOf(pages), signal, turn).add('/src');
 const page = (from: number, length: number) =>
   Array.from({ length: 1_000 }, (_, index) => ({
     ...statOf(FILE),
@@ -51,10 +57,22 @@ test.each([
   await expect(walk(pages)).rejects.toThrow(message);
 });
 
+test('a pattern is compared with one name in a turn, and with a bounded number of them', async () => {
+  const before = turns;
+  const pages = [page(0, 8), []];
+  const found = new SourceWalk(guestOf(pages), new AbortController().signal, turn);
+  await found.add('/src/*7');
+  expect(turns - before).toBe(1_000);
+  expect([...found.entries.keys()].filter((path) => path !== 'src')).toHaveLength(100);
+  const many = Array.from({ length: 101 }, (_, index) => page(index * 1_000, 8));
+  const endless = new SourceWalk(guestOf(many), new AbortController().signal, turn);
+  await expect(endless.add('/src/*no')).rejects.toThrow('compared with more than 100000 names');
+});
+
 test('a source with ".." is refused', async () => {
-  await expect(new SourceWalk(guestOf([]), new AbortController().signal).add('/a/../b')).rejects.toThrow(
-    'leads out of',
-  );
+  await expect(
+    new SourceWalk(guestOf([]), new AbortController().signal, turn).add('/a/../b'),
+  ).rejects.toThrow('leads out of');
 });
 
 test('an aborted build reads no further entry', async () => {

@@ -40,7 +40,7 @@ export async function fetchFiles(
   { spool, budget, turn, signal }: FetchOptions,
 ): Promise<Fetched> {
   return withFiles(visit, async ({ files, record }) => {
-    const walk = new SourceWalk(files, signal);
+    const walk = new SourceWalk(files, signal, turn);
     for (const path of paths) await explained(async () => walk.add(path));
     const copy = { line, keyword: 'COPY' as const, sources: paths, target: destination, source };
     const planned = await planCopy(copy, walk.entries, budget, turn, PLACE);

@@ -34,12 +34,12 @@ async function build(env: BuildEnvironment, sandbox: CurrentSandbox): Promise<Bu
   const target = targetOf(file, row.target);
   if (!target) throw new BuildError('invalid_dockerfile', `there is no stage "${row.target}"`);
   const key = { orgId: row.org_id, templateId: row.id };
-  const context = row.context_bytes === null ? NO_CONTEXT : await openContext(ctx.pool, key);
   const turn: Turn = async (work) => {
     const result = await turns.step(row.org_id, work);
     signal.throwIfAborted();
     return result;
   };
+  const context = row.context_bytes === null ? NO_CONTEXT : await openContext(ctx.pool, key, turn);
   const builder = new StageBuilder(env, sandbox, file, context, turn);
   for (const stage of neededStages(file, target)) await builder.plan(stage);
   return builder.build(target);

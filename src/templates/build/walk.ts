@@ -3,6 +3,7 @@ import type { FileStat, GuestFiles } from '../../guest/guest.js';
 import { kindOf, statIfThere } from '../../sandboxes/files/entry.js';
 import type { ContextEntry } from '../context/entries.js';
 import { isPattern, makeMatcher } from '../dockerfile/patterns.js';
+import type { Turn } from './turns.js';
 
 /** The entries that the sources of an instruction are searched in. */
 const MOST_ENTRIES = 100_000;
@@ -32,10 +33,12 @@ export class SourceWalk {
   /** The paths of entries in the sandbox, without links. */
   private readonly realPaths = new Map<ContextEntry, string>();
   private chars = 0;
+  private comparisons = 0;
 
   constructor(
     private readonly files: GuestFiles,
     private readonly signal: AbortSignal,
+    private readonly turn: Turn,
   ) {}
 
   /** A link that the source itself goes through is followed, and no other one. */
@@ -72,7 +75,7 @@ export class SourceWalk {
       const child = path === '' ? stat.name : `${path}/${stat.name}`;
       const childReal = posix.join(real, stat.name);
       if (isOfKernel(childReal)) continue;
-      const isMatch = matches?.(child) ?? true;
+      const isMatch = matches === undefined || (await this.compared(child, matches));
       const isDirectory = kindOf(stat) === 'directory';
       // Above the last name of a pattern there may be a match below.
       const leads = isDirectory && child.split('/').length < depth;
@@ -81,6 +84,14 @@ export class SourceWalk {
       if (isDirectory)
         left.push({ path: child, real: childReal, matches: isMatch ? undefined : matches, depth });
     }
+  }
+
+  /** The names and the pattern are of a caller, and a comparison may take a part of a millisecond. */
+  private async compared(path: string, matches: (path: string) => boolean): Promise<boolean> {
+    this.comparisons += 1;
+    if (this.comparisons > MOST_ENTRIES)
+      throw new Error(`patterns are compared with more than ${MOST_ENTRIES} names: copy a directory instead`);
+    return this.turn(() => matches(path));
   }
 
   private async found(path: string, real: string, stat: FileStat): Promise<void> {

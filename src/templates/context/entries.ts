@@ -2,11 +2,14 @@ import { createHash } from 'node:crypto';
 import { posix } from 'node:path';
 import { textOfName } from '../../lib/byte-names.js';
 import { PullError } from '../../registry/pull-error.js';
+import type { Step } from '../../registry/step.js';
 import type { TarEntry } from '../../registry/tar-entry.js';
 import { TarScan } from '../../registry/tar-scan.js';
 
 export const MOST_ENTRIES = 20_000;
 const MOST_PATH = 1_024;
+/** It has 32 headers at most. */
+const STEP_BYTES = 16 * 1_024;
 
 /** A part of the context. `path`: from its top, without "./". */
 export interface ContextEntry {
@@ -45,8 +48,9 @@ export class ContextReader {
     });
   }
 
-  push(chunk: Buffer): void {
-    explained(() => this.scan.push(chunk));
+  async push(chunk: Buffer, step: Step): Promise<void> {
+    for (let at = 0; at < chunk.length; at += STEP_BYTES)
+      await step(() => explained(() => this.scan.push(chunk.subarray(at, at + STEP_BYTES))));
   }
 
   /** By their paths. */

@@ -1,4 +1,5 @@
 import type { Sql } from '../../db/pool.js';
+import type { Step } from '../../registry/step.js';
 import { ContextError, ContextReader, type ContextEntry } from './entries.js';
 import { PIECE_BYTES, readPiece, type ContextKey } from './queries.js';
 
@@ -14,12 +15,12 @@ export const NO_CONTEXT: StoredContext = {
   async *read() {},
 };
 
-export async function openContext(sql: Sql, key: ContextKey): Promise<StoredContext> {
+export async function openContext(sql: Sql, key: ContextKey, step: Step): Promise<StoredContext> {
   const reader = new ContextReader();
   for (let position = 0; ; position += 1) {
     const piece = await readPiece(sql, key, position);
     if (!piece) break;
-    reader.push(piece);
+    await reader.push(piece, step);
     if (piece.length < PIECE_BYTES) break;
   }
   const entries = reader.end();

@@ -6,6 +6,7 @@ import type { Context } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
 import { chunksOf } from '../../http/upload.js';
 import { explainFirst, validatorOf } from '../../http/validation.js';
+import type { Step } from '../../registry/step.js';
 import { MOST_DOCKERFILE_BYTES } from '../dockerfile/parse.js';
 import { ContextError, ContextReader } from './entries.js';
 import { insertPiece, PIECE_BYTES, type ContextKey } from './queries.js';
@@ -41,7 +42,7 @@ export async function receiveBuild(
   ctx: Pick<Context, 'pool' | 'now'>,
   key: ContextKey,
   body: Readable | undefined,
-  dockerfilePath: string,
+  { dockerfilePath, step }: { dockerfilePath: string; step: Step },
 ): Promise<Received> {
   const hash = createHash('sha256');
   const chunks = body ? chunksOf(body, (chunk) => hash.update(chunk)) : none();
@@ -49,7 +50,7 @@ export async function receiveBuild(
     const { begin, rest } = await peek(unpacked(chunks));
     const isArchive = begin.toString('latin1', MARK.at, MARK.at + MARK.text.length) === MARK.text;
     const received = isArchive
-      ? await storeArchive(ctx, key, whole(begin, rest), dockerfilePath)
+      ? await storeArchive(ctx, key, whole(begin, rest), { dockerfilePath, step })
       : { dockerfile: dockerfileIn(await readText(whole(begin, rest))), context: null };
     return { ...received, bodyDigest: hash.digest('hex') };
   } catch (error) {
@@ -112,7 +113,7 @@ async function storeArchive(
   { pool, now }: Pick<Context, 'pool' | 'now'>,
   key: ContextKey,
   chunks: Chunks,
-  dockerfilePath: string,
+  { dockerfilePath, step }: { dockerfilePath: string; step: Step },
 ): Promise<Omit<Received, 'bodyDigest'>> {
   const reader = new ContextReader(dockerfilePath, MOST_DOCKERFILE_BYTES);
   const hash = createHash('sha256');
@@ -135,7 +136,7 @@ async function storeArchive(
       );
     }
     hash.update(chunk);
-    reader.push(chunk);
+    await reader.push(chunk, step);
     for (let copied = 0; copied < chunk.length;) {
       const length = chunk.copy(piece, filled, copied);
       copied += length;
