@@ -272,8 +272,8 @@ test('a long pattern is refused, and other work has its turn between the entries
 });
 
 test('the digest of a step depends on all before it and on its inputs, and on nothing else', async () => {
-  const digests = async (text: string, context = CONTEXT, base = 'base') =>
-    digestsOf(base, (await plan(`FROM image\n${text}`, { context })).steps, turn);
+  const digests = async (text: string, context = CONTEXT, base = 'base', labels = {}) =>
+    digestsOf(base, labels, (await plan(`FROM image\n${text}`, { context })).steps, turn);
   const text = 'RUN a\nCOPY src /src\nRUN b';
   const first = await digests(text);
   expect(await digests(`# a comment\n\n${text}\nCMD x`)).toEqual(first);
@@ -287,6 +287,10 @@ test('the digest of a step depends on all before it and on its inputs, and on no
   expect((await digests(`ENV A=1\n${text}`))[0]).not.toBe(first[0]);
   expect((await digests(`${text}\nRUN c`)).slice(0, 3)).toEqual(first);
   expect((await digests(text, CONTEXT, 'other')).some((one) => first.includes(one))).toBe(false);
+  // A key that is narrowed to labels may change what its build leaves.
+  const narrowed = await digests(text, CONTEXT, 'base', { team: 'a', part: 'b' });
+  expect(narrowed.some((one) => first.includes(one))).toBe(false);
+  expect(await digests(text, CONTEXT, 'base', { part: 'b', team: 'a' })).toEqual(narrowed);
 });
 
 test('a request has the values of its template where it gives no others', () => {

@@ -4,22 +4,27 @@ import type { Step } from './plan.js';
 import { inTurns, type Turn } from './turns.js';
 
 /** Changes when the same step would leave another disk. */
-const FORMAT = 1;
+const FORMAT = 2;
 
 /** The digest of a disk that files are copied from. Null: the engine does not tell. */
 type DigestOf = (source: Source) => string | null;
 
 /**
  * The digest of everything up to each step: the disk below, and the steps with their inputs. Those from the first step
- * on whose source has none are missing.
+ * on whose source has none are missing. `labels`: of the key of the build. A key that is narrowed to labels may change
+ * the sandbox of its build by a session. So builds of other keys use no disk of it.
  */
 export async function digestsOf(
   base: string,
+  labels: Readonly<Record<string, string>>,
   steps: readonly Step[],
   turn: Turn,
   digestOf: DigestOf = () => null,
 ): Promise<string[]> {
-  let previous = JSON.stringify([FORMAT, base]);
+  const ofKey = Object.keys(labels)
+    .toSorted()
+    .map((name) => [name, labels[name]]);
+  let previous = JSON.stringify([FORMAT, base, ofKey]);
   const digests: string[] = [];
   for (const step of steps) {
     const source = step.type === 'copy-from' ? digestOf(step.source) : undefined;

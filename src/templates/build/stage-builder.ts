@@ -88,7 +88,9 @@ export class StageBuilder {
     const digests =
       begun.digest === null
         ? []
-        : await digestsOf(begun.digest, steps, turn, (source) => this.knownDigest(source));
+        : await digestsOf(begun.digest, this.env.row.key_labels, steps, turn, (source) =>
+            this.knownDigest(source),
+          );
     const digest = digests.length < steps.length ? null : (digests.at(-1) ?? begun.digest);
     this.planned.set(stage.index, { stage, plan, image: begun.image, digests, digest, first: this.total });
     this.total += steps.length;
