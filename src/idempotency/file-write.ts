@@ -8,6 +8,11 @@ import { answerClaim, claimFileKey, getStored, releaseClaim, renewClaim } from '
 import { hasNoRoom, refuseToStore } from './stored-answers.js';
 import { isSameRequest, KEEP_MS } from './write.js';
 
+/** Whether an earlier request had the key: then this one may get its answer. */
+export async function mayRepeat({ pool }: Pick<Context, 'pool'>, { orgId, keyed }: Writer): Promise<boolean> {
+  return keyed !== undefined && (await getStored(pool, orgId, keyed.key)) !== undefined;
+}
+
 /** A claim that was not renewed for this long has expired, in milliseconds. */
 const CLAIM_TIMEOUT_MS = 60_000;
 const RENEW_INTERVAL_MS = 15_000;

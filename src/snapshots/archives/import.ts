@@ -46,8 +46,8 @@ interface Upload {
   length: number | undefined;
   step: Step;
   signal: AbortSignal;
-  /** The request may repeat one whose answer is stored, so nothing but its body decides. */
-  isKeyed: boolean;
+  /** The request may get the answer of an earlier one, so nothing but its body decides. */
+  mayRepeat: boolean;
   /** Gets the SHA-256 of the body before anything changes. */
   onReceived: (digest: string) => Promise<void>;
 }
@@ -66,14 +66,14 @@ export async function importSnapshot(
   ctx: Context,
   caller: Caller,
   query: ImportQuery,
-  { body, length = 0, isKeyed, step, signal, onReceived }: Upload,
+  { body, length = 0, mayRepeat, step, signal, onReceived }: Upload,
 ): Promise<SnapshotResponse> {
   const archives = archivesOf(ctx.runtime);
   const labels = withKeyLabels(caller, readLabels('labels', query.labels)) ?? {};
   const wanted = { id: newId(), name: query.name, labels };
   checkNames(wanted.name, labels);
   if (!body) throw new ApiError('invalid_request', 'the body is empty: send the archive of an image');
-  const early = isKeyed ? MOST_IMPORT_BYTES : await mostBytes(ctx, caller, wanted.name);
+  const early = mayRepeat ? MOST_IMPORT_BYTES : await mostBytes(ctx, caller, wanted.name);
   if (length > early) throw tooLarge(early);
   ctx.disk.check('data', length);
   const hash = createHash('sha256');
@@ -87,7 +87,7 @@ export async function importSnapshot(
   let most = early;
   try {
     await onReceived(hash.digest('hex'));
-    if (isKeyed) most = await mostBytes(ctx, caller, wanted.name);
+    if (mayRepeat) most = await mostBytes(ctx, caller, wanted.name);
     if (received > most) throw tooLarge(most);
     const created = ctx.now();
     const { architecture } = archives;

@@ -9,7 +9,7 @@ import type { PacedSteps } from '../../fairness/paced-steps.js';
 import { answers, type App } from '../../http/route.js';
 import { Field, Uuid } from '../../http/schema.js';
 import { acceptFiles, Bytes, OCTETS } from '../../http/upload.js';
-import { inUpload } from '../../idempotency/file-write.js';
+import { inUpload, mayRepeat } from '../../idempotency/file-write.js';
 import { writerOf } from '../../idempotency/keyed.js';
 import { WriteHeaders } from '../../idempotency/schema.js';
 import type { Step } from '../../registry/step.js';
@@ -120,6 +120,7 @@ export function snapshotArchiveRoutes(app: App, ctx: WorkerContext, steps: Paced
         const { orgId } = callerOf(request);
         const step: Step = async (work) => steps.step(orgId, work);
         const length = request.headers['content-length'];
+        const repeats = await mayRepeat(own, writerOf(request, reply, ''));
         return inUpload(
           own,
           (digest) => writerOf(request, reply, digest),
@@ -127,7 +128,7 @@ export function snapshotArchiveRoutes(app: App, ctx: WorkerContext, steps: Paced
             importSnapshot(own, callerOf(request), request.query, {
               body: request.body as Readable | undefined,
               length: length === undefined ? undefined : Number(length),
-              isKeyed: request.headers['idempotency-key'] !== undefined,
+              mayRepeat: repeats,
               step,
               signal,
               onReceived,

@@ -196,6 +196,17 @@ describe('an import', () => {
     const first = await importTo(org, ARCHIVE, { name: 'first' });
     const second = await importTo(org, ARCHIVE, { name: 'second' });
     expect([first.status, second.status, second.body.error.code]).toEqual([200, 403, 'quota_exceeded']);
+    // Also with a new key: the rest of the body is not read.
+    const slow = await fetch(`${org.url}/v1/snapshots/import?name=third`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${org.key}`, 'idempotency-key': 'new' },
+      body: new ReadableStream(
+        { pull: (stream) => stream.enqueue(new Uint8Array(1_000)) },
+        { highWaterMark: 0 },
+      ),
+      duplex: 'half',
+    }).catch((error: unknown) => error);
+    if (slow instanceof Response) expect(slow.status).toBe(403);
     await setQuotas(service.ctx.pool, org.org.id, { max_snapshots: 9 }, operator('test'));
     const fill = 'update snapshots set size_bytes = $1 where id = $2';
     await service.ctx.pool.query(fill, [GIB - 100_000, first.body.id]);

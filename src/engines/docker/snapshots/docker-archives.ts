@@ -7,6 +7,7 @@ import type {
 } from '../../../engine/snapshot-archives.js';
 import { configDocument, imageConfigOf } from '../../../registry/image-config.js';
 import { PullError } from '../../../registry/pull-error.js';
+import type { Step } from '../../../registry/step.js';
 import { loadImage } from '../images/load-image.js';
 import type { DockerParts } from '../parts.js';
 import { findLayers, readLayers, type LayerFiles } from './saved-layers.js';
@@ -26,6 +27,8 @@ export class DockerArchives implements EngineArchives {
   readonly architecture: string;
   /** By image. A layer never changes, so they are looked for once. */
   private readonly known = new Map<string, LayerFiles>();
+  /** Those that the engine writes for exports: no measurement of the disk has all of them yet. */
+  private writtenBytes = 0;
 
   constructor(private readonly parts: Pick<DockerParts, 'docker' | 'untimed' | 'instanceId' | 'images'>) {
     this.architecture = parts.images.architecture;
@@ -35,12 +38,33 @@ export class DockerArchives implements EngineArchives {
     ids: SnapshotIds,
     { step, signal, room }: Parameters<EngineArchives['open']>[1],
   ): Promise<SnapshotImage | undefined> {
-    const { docker, untimed } = this.parts;
+    const { docker } = this.parts;
     const image = await inspectSnapshot(docker, ids);
     if (!image) return undefined;
-    room.check(image.Size);
+    room.check(this.writtenBytes + image.Size);
+    this.writtenBytes += image.Size;
+    let isWritten = false;
+    const close = async () => {
+      if (!isWritten) this.writtenBytes -= image.Size;
+      isWritten = true;
+      return Promise.resolve();
+    };
+    signal.addEventListener('abort', () => void close(), { once: true });
+    try {
+      return await this.openImage(image, { step, signal }, close);
+    } catch (error) {
+      await close();
+      throw error;
+    }
+  }
+
+  private async openImage(
+    image: InspectedImage,
+    reading: { step: Step; signal: AbortSignal },
+    close: () => Promise<void>,
+  ): Promise<SnapshotImage> {
+    const { untimed } = this.parts;
     const diffIds = image.RootFS.Layers ?? [];
-    const reading = { step, signal };
     const files = this.known.get(image.Id) ?? (await findLayers(untimed, image.Id, diffIds, reading));
     if (this.known.size >= MOST_KNOWN) this.known.clear();
     this.known.set(image.Id, files);
@@ -52,7 +76,14 @@ export class DockerArchives implements EngineArchives {
       // The engine has more fields, and some are of this installation.
       config: imageConfigOf(image.Config),
       layers: diffIds.map((diffId) => ({ diffId, size: sizes.get(diffId)! })),
-      read: () => readLayers(untimed, image.Id, files, reading),
+      close,
+      async *read() {
+        try {
+          yield* readLayers(untimed, image.Id, files, reading);
+        } finally {
+          await close();
+        }
+      },
     };
   }
 
