@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { Run } from '../../../src/engine/runtime.js';
@@ -79,6 +79,8 @@ test('a capture is a read-only copy with the digest of its bytes, and a second c
   });
   // A killed process left these.
   for (const name of ['.new-1', '.removed-2']) mkdirSync(join(snapshotsDirectory(directory), name));
+  // A younger one may be that of another process.
+  utimesSync(join(snapshotsDirectory(directory), '.new-1'), 0, 0);
   await captures.sweep();
   expect(stored()).toEqual([ids.snapshotId]);
   expect(await captures.list()).toEqual([{ orgId: 'a', snapshotId: ids.snapshotId }]);

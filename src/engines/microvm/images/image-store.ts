@@ -172,7 +172,8 @@ export class ImageStore {
   }
 }
 
-async function removeDraft(path: string): Promise<void> {
+/** Removes a directory in which a process that has ended was making something under the lock of the directory. */
+export async function removeDraft(path: string): Promise<void> {
   const found = await lstat(path).catch(ignoreMissing);
   if (!found || Date.now() - found.mtimeMs < DRAFT_MS) return;
   const remove = async () => rm(path, { recursive: true, force: true });

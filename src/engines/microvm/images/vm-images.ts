@@ -60,7 +60,8 @@ export class VmImages {
   private readonly pulled: PulledImages<VmImage>;
   private readonly room: ImageRoom;
   private readonly steps = new PacedSteps();
-  private readonly turns = new SlotQueue(BASES);
+  /** Also of those that imports of snapshots make. */
+  readonly turns = new SlotQueue(BASES);
 
   constructor(private readonly options: VmImagesOptions) {
     const { store, pulls } = options;

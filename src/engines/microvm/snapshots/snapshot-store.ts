@@ -6,9 +6,11 @@ import { writeFileAtomically } from '../../../lib/atomic-file.js';
 import { syncDirectory } from '../../../lib/directories.js';
 import { parseJson } from '../../../lib/json.js';
 import { newId } from '../../../lib/uuid.js';
+import { withDiskLock } from '../../../volumes/storage/disks/disk-lock.js';
 import { ignoreMissing } from '../../../volumes/storage/guest-path.js';
 import { ImageDefaults, readText } from '../identity.js';
 import { BASE_FILE } from '../images/build-base.js';
+import { removeDraft } from '../images/image-store.js';
 
 const RECORD_FILE = 'snapshot.json';
 const DRAFT = '.new-';
@@ -42,9 +44,6 @@ export interface StoredSnapshot extends SnapshotRecord {
  * snapshot appears whole, by a rename, and goes by one. Sandboxes have links of their own, so none loses its base.
  */
 export class SnapshotStore {
-  /** The names of the drafts of this process. */
-  private readonly drafts = new Set<string>();
-
   /** `root`: created by the first snapshot. */
   constructor(private readonly root: string) {}
 
@@ -71,20 +70,20 @@ export class SnapshotStore {
   /** Keeps what `build` makes in a directory, with its record. A crash leaves a draft. */
   async add(build: (draft: string) => Promise<Omit<SnapshotRecord, 'format'>>): Promise<StoredSnapshot> {
     await mkdir(this.root, { recursive: true, mode: 0o700 });
-    const name = `${DRAFT}${newId()}`;
-    const draft = join(this.root, name);
-    this.drafts.add(name);
+    const draft = join(this.root, `${DRAFT}${newId()}`);
+    await mkdir(draft, { mode: 0o700 });
     try {
-      await mkdir(draft, { mode: 0o700 });
-      const record: SnapshotRecord = { format: 1, ...(await build(draft)) };
-      await writeFileAtomically(join(draft, RECORD_FILE), JSON.stringify(record), { replace: false });
-      const directory = join(this.root, record.snapshotId);
-      await rename(draft, directory);
-      await syncDirectory(this.root);
-      return { ...record, directory };
+      // The lock says that the process of the draft lives: every process of an engine serves imports.
+      return await withDiskLock(draft, async () => {
+        const record: SnapshotRecord = { format: 1, ...(await build(draft)) };
+        await writeFileAtomically(join(draft, RECORD_FILE), JSON.stringify(record), { replace: false });
+        const directory = join(this.root, record.snapshotId);
+        await rename(draft, directory);
+        await syncDirectory(this.root);
+        return { ...record, directory };
+      });
     } finally {
       await rm(draft, { recursive: true, force: true });
-      this.drafts.delete(name);
     }
   }
 
@@ -95,12 +94,12 @@ export class SnapshotStore {
     await rm(removed, { recursive: true, force: true });
   }
 
-  /** Removes what killed processes left. No other process acts. */
+  /** Removes what killed processes left. */
   async removeLeftovers(): Promise<void> {
     const names = (await readdir(this.root).catch(ignoreMissing)) ?? [];
     for (const name of names) {
-      const isLeft = name.startsWith(REMOVED) || (name.startsWith(DRAFT) && !this.drafts.has(name));
-      if (isLeft) await rm(join(this.root, name), { recursive: true, force: true });
+      if (name.startsWith(REMOVED)) await rm(join(this.root, name), { recursive: true, force: true });
+      else if (name.startsWith(DRAFT)) await removeDraft(join(this.root, name));
     }
   }
 }

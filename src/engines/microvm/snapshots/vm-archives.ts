@@ -105,7 +105,11 @@ export class VmArchives implements EngineArchives {
   ): Promise<LoadedSnapshot> {
     const { snapshots, defaultDiskMib: diskMib } = this.parts;
     const { bytes, contentDigest } = await snapshots.add(async (draft) => {
-      const base = await buildBase(layers, { directory: draft, budget, step, signal });
+      const base = await this.parts.images.turns.run(
+        orgId,
+        async () => buildBase(layers, { directory: draft, budget, step, signal }),
+        signal,
+      );
       const disk = layerFile(draft, 0);
       await createDisk(disk, diskMib);
       const sealed = await sealLayer(disk, diskMib);
