@@ -118,10 +118,13 @@ static void say_seed(void) {
   say_control(words);
 }
 
+static int is_unsaved;
+
 static void save(void) {
-  long failed = write_record();
-  /* A full disk: the service sees that this process lives, and the next change writes everything. */
-  if (failed < 0) call(__NR_write, 2, "cannot write the record\n", 24, 0);
+  int was_unsaved = is_unsaved;
+  is_unsaved = write_record() < 0;
+  /* A full disk: it is tried again each second. */
+  if (is_unsaved && !was_unsaved) call(__NR_write, 2, "cannot write the record\n", 24, 0);
 }
 
 static void quit(void) {
@@ -349,6 +352,7 @@ static void serve_round(int signals, long *touched) {
   long now = steady_clock();
   if (now - *touched >= SECOND) {
     touch_alive();
+    if (is_unsaved) save();
     check_memory();
     if (!is_quitting) check_halt();
     *touched = now;

@@ -1,5 +1,14 @@
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -11,6 +20,7 @@ import { describeMicrovm } from '../support/microvm/needs.js';
 import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm, shIn } from '../support/microvm/service.js';
 import { configOf, remoteImage } from '../support/private-registry.js';
 import { credentials, LOCAL, recordedAccess, serve } from '../support/pulled-images.js';
+import { untilStatus } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 
 const running = { start: true, wait_for: 'running', wait_timeout: 120 };
@@ -133,6 +143,27 @@ describeMicrovm('images and disks of the microvm runtime', () => {
     const converted = join(dataDir, 'converted');
     execFileSync('qemu-img', ['convert', '-f', 'qcow2', '-O', 'raw', join(volume, 'disk.qcow2'), converted]);
     expect(read(converted, '/new')).toBe('new\n');
+  });
+
+  test('a resume does not write the memory of a replaced disk image to the new one', async () => {
+    const volume = await hostVolume();
+    const image = join(volume, 'kept.raw');
+    execFileSync('truncate', ['--size=16M', image]);
+    execFileSync('mke2fs', ['-q', '-t', 'ext4', image]);
+    const mount = { type: 'disk_image', host: 'kept.raw', format: 'raw', guest: '/kept', fstype: 'ext4' };
+    const { id, status } = await create('pauses', { mounts: [mount] });
+    expect(status).toBe('running');
+    await inside(id, 'echo old > /kept/file');
+    await client.post(`/v1/sandboxes/${id}/pause`, {}, { wait_for: 'paused', wait_timeout: 120 });
+    // As an upload does.
+    execFileSync('truncate', ['--size=16M', `${image}.new`]);
+    execFileSync('mke2fs', ['-q', '-t', 'ext4', `${image}.new`]);
+    renameSync(`${image}.new`, image);
+    const uploaded = readFileSync(image);
+    await client.post(`/v1/sandboxes/${id}/resume`);
+    const { body } = await untilStatus(client, id, 'failed');
+    expect(body.last_failure_message).toContain('or disk images, and cannot be continued: start it again');
+    expect(readFileSync(image).equals(uploaded)).toBe(true);
   });
 
   test('a disk image that names a file of the machine starts nothing', async () => {

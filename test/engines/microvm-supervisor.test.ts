@@ -80,6 +80,7 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     ]);
     expect(await requestStop(vm.places.run, 30_000)).toBe(true);
     const after = microsOf(now());
+    await vm.ended;
     const record = (await vm.record())!;
     expect(record.exit).toEqual({ code: 7, outOfMemory: false });
     expect(record.end).toMatchObject({ status: 0, stop: 'asked', shutdown: 'guest' });

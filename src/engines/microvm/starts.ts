@@ -47,7 +47,7 @@ export class VmStarts {
       throw new Error(`the sandbox ${run.sandboxId} still has a run other than ${run.runId}`);
     const places = placesOf(this.parts.directory, run.sandboxId);
     if (held?.isAlive) {
-      await untilReady(this.parts, places, { signal });
+      await untilReady(this.parts, places, { signal, resumes: run.resumes });
       return this.endRestore(run, places, signal);
     }
     await holdMountsToCaps(this.parts.volumes, run, signal);
@@ -64,7 +64,7 @@ export class VmStarts {
       if (!disks || signal.aborted) return;
       if (saved) await beginRestore(places, saved);
       const { ended } = await this.launch(run, disks, places, saved);
-      await untilReady(this.parts, places, { signal, ended });
+      await untilReady(this.parts, places, { signal, ended, resumes: saved !== undefined });
       await this.endRestore(run, places, signal);
     } finally {
       // The next list ends the claims of a start that has failed.
@@ -175,7 +175,10 @@ export class VmStarts {
         mac: network?.guest.mac,
       };
       const shape = shapeOf(machine, parts.version);
-      if (saved && (folders.length > 0 || saved.run.shape !== shape))
+      if (
+        saved &&
+        (folders.length > 0 || saved.run.shape !== shape || !areSame(diskImages, saved.run.diskImages))
+      )
         throw new StartRefusedError(OTHER_SHAPE);
       const file: RunFile = {
         runId: run.runId,
@@ -255,7 +258,16 @@ export class VmStarts {
 }
 
 const OTHER_SHAPE =
-  'its memory was saved by another version of QEMU, or with other resources or mounts, and cannot be continued: start it again';
+  'its memory was saved by another version of QEMU, or with other resources, mounts or disk images, and cannot be continued: start it again';
+
+/**
+ * Its memory has parts of the file systems of disk images, which it would write over those of another file. The number
+ * of a file system is left out: it may be another one after a start of the machine.
+ */
+function areSame(now: readonly ImageUse[], saved: readonly ImageUse[] = []): boolean {
+  const inodes = (uses: readonly ImageUse[]) => uses.map(({ file }) => file.split(':')[1]).join();
+  return inodes(now) === inodes(saved);
+}
 
 function savedOf(held: HeldSandbox | undefined): SavedMemory {
   if (held?.saved) return held.saved;

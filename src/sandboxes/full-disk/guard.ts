@@ -3,6 +3,7 @@ import type { WorkerContext } from '../../context.js';
 import { isDiskFull } from '../../db/pool.js';
 import { inTransaction } from '../../db/transaction.js';
 import type { DiskPlace } from '../../disk/disk-reserve.js';
+import { sleep } from '../../lib/sleep.js';
 import { mostGrown } from './growth.js';
 import { measureAll, type Measurable } from './survey.js';
 import { lockSandbox, writableMounts } from '../queries.js';
@@ -12,6 +13,7 @@ const PLACES = ['engine', 'volumes'] as const;
 /** A look walks through all files of all sandboxes: until the disk is short it takes at most this share of the time. */
 const LOOK_SHARE = 1 / 50;
 const LOOK_EVERY_MS = 30_000;
+const STOPS_WITHIN_MS = 10_000;
 
 interface Running {
   orgId: string;
@@ -134,5 +136,11 @@ async function stopWriter(ctx: WorkerContext, { orgId, sandboxId }: Running): Pr
     if (!isDiskFull(error)) throw error;
     ctx.disk.noteFailure(error);
   }
-  await ctx.runtime.stop(sandboxId, 0);
+  // An engine may wait for room on the disk. Meanwhile others write, and the next pass stops them.
+  const over = new AbortController();
+  try {
+    await Promise.race([ctx.runtime.stop(sandboxId, 0), sleep(STOPS_WITHIN_MS, over.signal)]);
+  } finally {
+    over.abort();
+  }
 }

@@ -4,6 +4,7 @@ import {
   linkSync,
   mkdirSync,
   readFileSync,
+  renameSync,
   statSync,
   symlinkSync,
   truncateSync,
@@ -172,26 +173,30 @@ describeMicrovm('the file of a disk image', () => {
 
   test('is reserved before its header is read, by its file and the folders that it is in', async () => {
     const { data, open } = volume();
-    linkSync(join(data, 'disk.raw'), join(data, 'link'));
+    renameSync(join(data, 'disk.raw'), join(data, 'disk'));
     const seen: unknown[] = [];
     const used: ReserveImage = (use) => {
       seen.push(use);
       return 'the sandbox one uses it';
     };
-    expect(await refused(open('link', 'qcow2', false, used))).toBe(
-      'mounts[0]: the disk image link cannot be used: the sandbox one uses it',
+    expect(await refused(open('disk', 'qcow2', false, used))).toBe(
+      'mounts[0]: the disk image disk cannot be used: the sandbox one uses it',
     );
     mkdirSync(join(data, 'one/two'), { recursive: true });
-    linkSync(join(data, 'disk.raw'), join(data, 'one/two/link'));
-    await refused(open('/one/two/link', 'raw', true, used));
+    copyFileSync(join(data, 'disk'), join(data, 'one/two/disk'));
+    await refused(open('/one/two/disk', 'raw', true, used));
+    // Another sandbox could mount the folder of the other name.
+    linkSync(join(data, 'disk'), join(data, 'link'));
+    expect(await refused(open('disk', 'raw', true, used))).toContain(
+      'it has several names (hard links): copy it',
+    );
     const idOf = (path: string) => {
       const { dev, ino } = statSync(join(data, path), { bigint: true });
       return `${dev}:${ino}`;
     };
-    const file = idOf('disk.raw');
     expect(seen).toEqual([
-      { file, isReadonly: false, folders: [idOf('')] },
-      { file, isReadonly: true, folders: [idOf('one/two'), idOf('one'), idOf('')] },
+      { file: idOf('disk'), isReadonly: false, folders: [idOf('')] },
+      { file: idOf('one/two/disk'), isReadonly: true, folders: [idOf('one/two'), idOf('one'), idOf('')] },
     ]);
   });
 

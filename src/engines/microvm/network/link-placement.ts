@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { StartRefusedError } from '../../../engine/runtime.js';
+import { sleep } from '../../../lib/sleep.js';
 import type { AddressPool } from './address-pool.js';
 import { HeldNamespace } from './held-namespace.js';
 import { inHost } from './host-rules.js';
@@ -7,6 +8,9 @@ import type { SandboxLink } from './sandbox-namespace.js';
 
 /** Links of virtual machines that end at this moment may have the next numbers. */
 const ATTEMPTS = 64;
+/** The kernel is done in much less, unless the machine is very busy. Another attempt follows later. */
+const REMOVED_MS = 10_000;
+const LOOK_MS = 50;
 /** The answer of the kernel to a name that another link has. */
 const TAKEN = /\bFile exists\b/;
 
@@ -26,17 +30,22 @@ export class LinkPlacement {
 
   /**
    * `make` makes a namespace with a link, and returns an open descriptor. `wanted`: an address of the pool. Default:
-   * the next free one. Throws StartRefusedError.
+   * that of `continued`, the link of a sandbox before its pause, or the next free one. Throws StartRefusedError.
    */
   async place(
     make: (host: number, link: SandboxLink) => Promise<number>,
-    { mtu, wanted }: { mtu: number; wanted?: string | undefined },
+    { mtu, wanted, continued }: { mtu: number; wanted?: string | undefined; continued?: string | undefined },
   ): Promise<HeldNamespace> {
     const { machine, gateway } = this.pool;
-    const fixed = wanted === undefined ? undefined : this.pool.numberOf(wanted);
-    if (wanted !== undefined && fixed === undefined) throw refusalOf(wanted);
+    const asked = wanted ?? (continued === undefined ? undefined : this.addressOf(continued));
+    const fixed = asked === undefined ? undefined : this.pool.numberOf(asked);
+    if (asked !== undefined && fixed === undefined) throw refusalOf(asked);
+    // The memory of a sandbox that is paused knows its address.
+    const keeper = fixed === undefined ? undefined : this.nameOf(fixed);
+    if (keeper !== undefined && keeper !== continued && this.kept.has(keeper)) throw refusalOf(asked!);
+    const began = performance.now();
     const taken = new Set([...readdirSync('/sys/class/net'), ...this.kept]);
-    for (let attempt = 1; ; attempt += 1) {
+    for (let attempt = 1; ;) {
       const number = fixed ?? this.nextNumber(taken);
       const address = this.pool.address(number)!;
       const link = this.nameOf(number);
@@ -47,8 +56,18 @@ export class LinkPlacement {
         return new HeldNamespace({ descriptor, link, address, machine });
       } catch (error) {
         const isTaken = TAKEN.test((error as Error).message);
-        if (isTaken && wanted !== undefined) throw refusalOf(wanted, error);
-        if (!isTaken || attempt === ATTEMPTS)
+        if (isTaken && link === continued) {
+          // The kernel removes the link of an ended sandbox some time later.
+          if (performance.now() - began > REMOVED_MS)
+            throw new Error(`the link ${link} of the sandbox before its pause is still there`, {
+              cause: error,
+            });
+          await sleep(LOOK_MS);
+          continue;
+        }
+        if (isTaken && asked !== undefined) throw refusalOf(asked, error);
+        attempt += 1;
+        if (!isTaken || attempt > ATTEMPTS)
           throw new StartRefusedError(
             'the network of the sandbox cannot be made; the operator finds the reason in the log of the service',
             { cause: error },
@@ -57,7 +76,7 @@ export class LinkPlacement {
     }
   }
 
-  /** No other sandbox gets the addresses of these links, unless its specification names one. */
+  /** No other sandbox gets the addresses of these links. */
   keep(links: ReadonlySet<string>): void {
     this.kept = links;
   }

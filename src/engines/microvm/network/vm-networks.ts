@@ -232,10 +232,7 @@ export class VmNetworks {
     const namespace = await this.placement.place(
       async (host, link) =>
         makeNamespace(host, link, this.rulesOf(run, link.address, surroundings, isCounted)),
-      {
-        mtu: size,
-        wanted: ipv4 ?? (continued === undefined ? undefined : this.placement.addressOf(continued)),
-      },
+      { mtu: size, wanted: ipv4 ?? undefined, continued },
     );
     this.held.set(sandboxId, { orgId, namespace, ports, since: Infinity });
     this.updates.started(sandboxId, addresses);
