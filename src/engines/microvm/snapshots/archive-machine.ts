@@ -1,7 +1,6 @@
 import { Buffer } from 'node:buffer';
 import { closeSync, openSync } from 'node:fs';
 import { link, mkdir, readdir, rm, stat } from 'node:fs/promises';
-import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import { ExportRefusedError } from '../../../engine/snapshot-archives.js';
 import { StartRefusedError } from '../../../engine/runtime.js';
@@ -184,7 +183,7 @@ export class ArchiveMachines {
     if (signal.aborted) abort();
     try {
       socket.setTimeout(SILENCE_MS[this.parts.isEmulated ? 'emulated' : 'hardware'], abort);
-      return yield* piecesOf(socket);
+      return yield* piecesOf(socket as AsyncIterable<Buffer>);
     } finally {
       signal.removeEventListener('abort', abort);
       abort();
@@ -229,21 +228,21 @@ async function refusalOf(places: SandboxPlaces): Promise<Error> {
   return new ExportRefusedError(`the machine that reads its disk has failed: ${failed}`, { cause });
 }
 
-/** Returns whether the archive is complete. */
-async function* piecesOf(socket: Socket): AsyncGenerator<Buffer, boolean> {
+/** Reads the pieces of a machine, which may be hostile. Returns whether the archive is complete. */
+export async function* piecesOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer, boolean> {
   let kept: Buffer = Buffer.alloc(0);
   // Each piece costs a turn of the event loop, so all but the last one must be full.
   let isLast = false;
   try {
-    for await (const chunk of socket as AsyncIterable<Buffer>) {
+    for await (const chunk of chunks) {
       kept = Buffer.concat([kept, chunk]);
       while (kept.length >= LENGTH_BYTES) {
         const length = kept.readUInt32LE();
         if (length === 0) return true;
         if (isLast || length > LIMIT.archivePiece) return false;
-        isLast = length < LIMIT.archivePiece;
         const end = LENGTH_BYTES + length;
         if (kept.length < end) break;
+        isLast = length < LIMIT.archivePiece;
         yield kept.subarray(LENGTH_BYTES, end);
         kept = kept.subarray(end);
       }
