@@ -167,7 +167,10 @@ function readRecords(bytes: Buffer): Map<string, string> {
     if (!isWhole || equals <= begin || equals >= end)
       throw new PullError('broken', 'an extended header of a layer is not valid');
     if (count > MAX_RECORDS)
-      throw new PullError('too_many_parts', `an extended header with more than ${MAX_RECORDS} records`);
+      throw new PullError(
+        'too_many_parts',
+        `an extended header of a layer has more than ${MAX_RECORDS} records`,
+      );
     records.set(textIn(bytes, begin, equals), textIn(bytes, equals + 1, end - 1));
     at = end;
   }

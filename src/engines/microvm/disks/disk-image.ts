@@ -63,7 +63,7 @@ async function openFile(
     const { handle, stats } = await openForStat(parent, name);
     try {
       if (!stats.isFile()) return undefined;
-      // Another mount could have the folder of another name, and change the header before the monitor opens it.
+      // A sandbox that mounts the folder of another name could change the header before the monitor opens it.
       if (stats.nlink > 1) throw new VolumePathError('invalid', 'it has several names (hard links): copy it');
       const folders = await foldersAbove(parent, await topOf(volumes, orgId, volumeId));
       const flags = options?.readonly === true ? constants.O_RDONLY : constants.O_RDWR;

@@ -36,44 +36,54 @@ export class LinkPlacement {
     make: (host: number, link: SandboxLink) => Promise<number>,
     { mtu, wanted, continued }: { mtu: number; wanted?: string | undefined; continued?: string | undefined },
   ): Promise<HeldNamespace> {
-    const { machine, gateway } = this.pool;
+    const attempt = async (number: number) => this.attempt(number, make, mtu);
     const asked = wanted ?? (continued === undefined ? undefined : this.addressOf(continued));
-    const fixed = asked === undefined ? undefined : this.pool.numberOf(asked);
-    if (asked !== undefined && fixed === undefined) throw refusalOf(asked);
-    // The memory of a sandbox that is paused knows its address.
-    const keeper = fixed === undefined ? undefined : this.nameOf(fixed);
-    if (keeper !== undefined && keeper !== continued && this.kept.has(keeper)) throw refusalOf(asked!);
-    const began = performance.now();
+    if (asked !== undefined) return this.placeAt(asked, continued, attempt);
     const taken = new Set([...readdirSync('/sys/class/net'), ...this.kept]);
-    for (let attempt = 1; ;) {
-      const number = fixed ?? this.nextNumber(taken);
-      const address = this.pool.address(number)!;
-      const link = this.nameOf(number);
+    for (let tried = 1; ; tried += 1) {
+      const number = this.nextNumber(taken);
       try {
-        const descriptor = await inHost(async (host) =>
-          make(host, { name: link, mtu, address, gateway, machine }),
-        );
-        return new HeldNamespace({ descriptor, link, address, machine });
+        return await attempt(number);
       } catch (error) {
-        const isTaken = TAKEN.test((error as Error).message);
-        if (isTaken && link === continued) {
-          // The kernel removes the link of an ended sandbox some time later.
-          if (performance.now() - began > REMOVED_MS)
-            throw new Error(`the link ${link} of the sandbox before its pause is still there`, {
-              cause: error,
-            });
-          await sleep(LOOK_MS);
-          continue;
-        }
-        if (isTaken && asked !== undefined) throw refusalOf(asked, error);
-        attempt += 1;
-        if (!isTaken || attempt > ATTEMPTS)
-          throw new StartRefusedError(
-            'the network of the sandbox cannot be made; the operator finds the reason in the log of the service',
-            { cause: error },
-          );
+        if (!isTaken(error) || tried === ATTEMPTS) throw failureOf(error);
       }
     }
+  }
+
+  private async placeAt(
+    address: string,
+    continued: string | undefined,
+    attempt: (number: number) => Promise<HeldNamespace>,
+  ): Promise<HeldNamespace> {
+    const number = this.pool.numberOf(address);
+    if (number === undefined) throw refusalOf(address);
+    const link = this.nameOf(number);
+    // The memory of a sandbox that is paused knows its address.
+    if (link !== continued && this.kept.has(link)) throw refusalOf(address);
+    const limit = performance.now() + REMOVED_MS;
+    for (;;) {
+      try {
+        return await attempt(number);
+      } catch (cause) {
+        if (!isTaken(cause)) throw failureOf(cause);
+        if (link !== continued) throw refusalOf(address, cause);
+        // The kernel removes the link of an ended sandbox some time later.
+        if (performance.now() > limit)
+          throw new Error(`the link ${link} of the sandbox before its pause is still there`, { cause });
+        await sleep(LOOK_MS);
+      }
+    }
+  }
+
+  private async attempt(
+    number: number,
+    make: (host: number, link: SandboxLink) => Promise<number>,
+    mtu: number,
+  ): Promise<HeldNamespace> {
+    const { machine, gateway } = this.pool;
+    const [name, address] = [this.nameOf(number), this.pool.address(number)!];
+    const descriptor = await inHost(async (host) => make(host, { name, mtu, address, gateway, machine }));
+    return new HeldNamespace({ descriptor, link: name, address, machine });
   }
 
   /** No other sandbox gets the addresses of these links. */
@@ -116,6 +126,17 @@ export class LinkPlacement {
   private nameOf(number: number): string {
     return `${this.links}${number.toString(36)}`;
   }
+}
+
+function isTaken(error: unknown): boolean {
+  return TAKEN.test((error as Error).message);
+}
+
+function failureOf(cause: unknown): StartRefusedError {
+  return new StartRefusedError(
+    'the network of the sandbox cannot be made; the operator finds the reason in the log of the service',
+    { cause },
+  );
 }
 
 function refusalOf(wanted: string, cause?: unknown): StartRefusedError {
