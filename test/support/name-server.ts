@@ -1,6 +1,8 @@
 import { createSocket } from 'node:dgram';
-import { createServer, isIPv6, type AddressInfo } from 'node:net';
+import { once } from 'node:events';
+import { createServer, isIPv6 } from 'node:net';
 import { decode, encode, streamEncode, TRUNCATED_RESPONSE, type Answer } from 'dns-packet';
+import { freePort } from './free-port.js';
 
 /** A name server over UDP and TCP whose records have no time to live. */
 export interface NameServer {
@@ -37,8 +39,10 @@ export async function startNameServer(records: NameServer['records']): Promise<N
     const cut = encode({ type: 'response', id: id!, flags: TRUNCATED_RESPONSE, questions: questions! });
     udp.send(answer.length > UDP_BYTES ? cut : answer, port, address);
   });
-  await new Promise<void>((resolve) => udp.bind(0, '127.0.0.1', resolve));
-  const { port } = udp.address();
+  // One port for both: a port that is free for UDP may be that of a TCP connection.
+  const port = await freePort();
+  udp.bind(port, '127.0.0.1');
+  await once(udp, 'listening');
   const tcp = createServer((socket) => {
     let received = Buffer.alloc(0);
     socket.on('error', () => undefined);
@@ -52,9 +56,10 @@ export async function startNameServer(records: NameServer['records']): Promise<N
       }
     });
   });
-  await new Promise<void>((resolve) => tcp.listen(port, '127.0.0.1', resolve));
+  tcp.listen(port, '127.0.0.1');
+  await once(tcp, 'listening');
   const server: NameServer = {
-    address: `127.0.0.1:${(tcp.address() as AddressInfo).port}`,
+    address: `127.0.0.1:${port}`,
     questions: [],
     records,
     async close() {

@@ -4,6 +4,7 @@ import { MAX_ADDRESSES } from '../../../src/outbound/destination.js';
 import { makeResolver } from '../../../src/outbound/resolve.js';
 import { webhookSettings, type WebhookSettings } from '../../../src/settings.js';
 import { makeClient, type Client } from '../../support/client.js';
+import { freePort } from '../../support/free-port.js';
 import { startNameServer, type NameServer } from '../../support/name-server.js';
 import { startForTest, startTestService, type TestService } from '../../support/service.js';
 
@@ -104,10 +105,7 @@ test('a name ends in a dot or not, also in the hosts file', async () => {
 });
 
 test('a few addresses of a name are tried, however many it has', async () => {
-  const closed = createServer();
-  await new Promise<void>((resolve) => closed.listen(0, '127.0.0.1', resolve));
-  const unused = (closed.address() as AddressInfo).port;
-  await new Promise((resolve) => closed.close(resolve));
+  const unused = await freePort();
   const many = Array.from({ length: 600 }, (_, index) => `127.7.${index >> 8}.${index & 255}`);
   const { error } = await sendTo('many.example', () => many, unused);
   expect(error.match(/ECONNREFUSED/g)).toHaveLength(MAX_ADDRESSES);
