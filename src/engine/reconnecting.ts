@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { CommandState } from '../guest/command-end.js';
 import type { EngineDefinition } from './definition.js';
 import { startLoop, type Loop } from '../lib/loop.js';
+import type { RemovedBytes } from './removed-files.js';
 import {
   EngineUnavailableError,
   type Activity,
@@ -179,6 +180,10 @@ export class ReconnectingRuntime implements Runtime {
 
   async diskUse(sandboxId: string): Promise<number | undefined> {
     return this.inner.diskUse(sandboxId);
+  }
+
+  async removedBytes(sandboxId: string, signal: AbortSignal): Promise<RemovedBytes | undefined> {
+    return this.inner.removedBytes?.(sandboxId, signal);
   }
 
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {

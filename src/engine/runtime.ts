@@ -6,6 +6,7 @@ import type { Instant } from '../lib/instant.js';
 import type { ImageConfig } from '../registry/image-config.js';
 import type { EngineAbilities } from '../spec/engine-abilities.js';
 import type { RunSecrets, RunSpec } from '../spec/run-spec.js';
+import type { RemovedBytes } from './removed-files.js';
 import type { EngineArchives } from './snapshot-archives.js';
 
 export interface Run {
@@ -309,6 +310,11 @@ export interface Runtime extends EngineAbilities {
   logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>>;
   /** The bytes that the own disk of a sandbox takes, if known. Expensive: the engine walks through it. */
   diskUse(sandboxId: string): Promise<number | undefined>;
+  /**
+   * The bytes of files that a running sandbox has removed, and holds open. `diskUse` and a walk through a volume may miss
+   * them. Default, and undefined: nobody can tell.
+   */
+  removedBytes?(sandboxId: string, signal: AbortSignal): Promise<RemovedBytes | undefined>;
   /** Removes from the disk what can be fetched again. */
   makeRoom(): Promise<void>;
   /** `openGuest` costs so little that it may be called before anybody needs it. Default: false. */

@@ -326,46 +326,52 @@ onSmallDisk(describeDocker)('a disk that one organization fills', () => {
     }
   });
 
-  test.each(['disk', 'volume'])(
-    'by the %s of a sandbox costs that sandbox its run, and no other',
-    async (where) => {
-      const quiet = await b.post('/v1/sandboxes', specOf(`quiet-${where}`, ['sleep', '600']), running);
-      expect(quiet.body.status, quiet.text).toBe('running');
-      fillUpTo(2 * RESERVE_MIB + 40);
-      await untilRoom();
-      // 10 MB a second at most.
-      const script =
-        'i=0; while true; do dd if=/dev/zero of=/full/$i bs=1M count=1; i=$((i+1)); sleep 0.1; done';
-      const target =
-        where === 'disk'
-          ? { patches: [{ type: 'mkdir', path: '/full' }] }
-          : { mounts: [{ type: 'bind', host: '/', guest: '/full' }] };
-      const spec = specOf(`filling-${where}`, ['sh', '-c', `(${script}) 2> /dev/null`]);
-      const filling = await a.post('/v1/sandboxes', { ...spec, ...target }, running);
-      expect(filling.body.status, filling.text).toBe('running');
-      const path = `/v1/sandboxes/${filling.body.id}`;
-      await until(
-        'the sandbox is stopped',
-        async () => (await a.get(path)).body.status === 'stopped',
-        240_000,
-        200,
-      );
-      const events = (
-        await a.get('/v1/events', { event_type: 'sandbox_stop_requested', resource_id: filling.body.id })
-      ).body.data;
-      expect(events.map(({ actor, payload }: any) => [actor.code, payload.reason])).toEqual([
-        ['disks', 'disk_full'],
-      ]);
-      expect((await b.get(`/v1/sandboxes/${quiet.body.id}`)).body.status).toBe('running');
-      rmSync(filler);
-      expect((await a.delete(path)).status).toBe(200);
-      await untilRoom();
-      expect((await b.delete(`/v1/sandboxes/${quiet.body.id}`)).status).toBe(200);
-      if (where === 'volume')
-        execFileSync('sh', ['-c', `find ${dataDir}/volumes -path '*/data/*' -size +500k -delete`]);
-    },
-    300_000,
-  );
+  /** 10 MB a second at most. */
+  const FILLS = {
+    'files on': 'while true; do dd if=/dev/zero of=/full/$i bs=1M count=1; i=$((i+1)); sleep 0.1; done',
+    'a removed file on':
+      'exec 3> /full/$i; rm /full/$i; while true; do dd if=/dev/zero bs=1M count=1 >&3; sleep 0.1; done',
+  };
+
+  test.each([
+    ['files on', 'disk'],
+    ['files on', 'volume'],
+    ['a removed file on', 'disk'],
+    ['a removed file on', 'volume'],
+  ] as const)('by %s the %s of a sandbox costs that sandbox its run, and no other', async (what, where) => {
+    const name = `${where}-${what.replaceAll(' ', '-')}`;
+    const quiet = await b.post('/v1/sandboxes', specOf(`quiet-${name}`, ['sleep', '600']), running);
+    expect(quiet.body.status, quiet.text).toBe('running');
+    fillUpTo(2 * RESERVE_MIB + 40);
+    await untilRoom();
+    const target =
+      where === 'disk'
+        ? { patches: [{ type: 'mkdir', path: '/full' }] }
+        : { mounts: [{ type: 'bind', host: '/', guest: '/full' }] };
+    const spec = specOf(`filling-${name}`, ['sh', '-c', `i=0; (${FILLS[what]}) 2> /dev/null`]);
+    const filling = await a.post('/v1/sandboxes', { ...spec, ...target }, running);
+    expect(filling.body.status, filling.text).toBe('running');
+    const path = `/v1/sandboxes/${filling.body.id}`;
+    await until(
+      'the sandbox is stopped',
+      async () => (await a.get(path)).body.status === 'stopped',
+      400_000,
+      200,
+    );
+    const events = (
+      await a.get('/v1/events', { event_type: 'sandbox_stop_requested', resource_id: filling.body.id })
+    ).body.data;
+    expect(events.map(({ actor, payload }: any) => [actor.code, payload.reason])).toEqual([
+      ['disks', 'disk_full'],
+    ]);
+    expect((await b.get(`/v1/sandboxes/${quiet.body.id}`)).body.status).toBe('running');
+    rmSync(filler);
+    expect((await a.delete(path)).status).toBe(200);
+    await untilRoom();
+    expect((await b.delete(`/v1/sandboxes/${quiet.body.id}`)).status).toBe(200);
+    if (where === 'volume' && what === 'files on')
+      execFileSync('sh', ['-c', `find ${dataDir}/volumes -path '*/data/*' -size +500k -delete`]);
+  });
 
   test('to the last byte makes the service unready, by name, and loses nothing', async () => {
     const kept: string[] = [];

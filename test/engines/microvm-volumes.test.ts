@@ -150,6 +150,21 @@ describeMicrovm('volumes of virtual machines', () => {
     expect(body.error.message).toContain('mounts volumes');
   });
 
+  test('have files that the guest has removed, and holds open', async () => {
+    const { dev } = statSync(dataDir);
+    const removed = async () => {
+      const { own, onDisks } = (await service.runtime.removedBytes!(writer, AbortSignal.timeout(60_000)))!;
+      return [own, onDisks.get(dev) ?? 0];
+    };
+    expect(await removed()).toEqual([0, 0]);
+    const holds =
+      'echo $$ > /tmp/holder; exec 3> /data/gone; rm /data/gone; head -c 8388608 /dev/urandom >&3; sync; exec sleep 10000';
+    await inside(writer, `setsid sh -c '${holds}' < /dev/null > /dev/null 2>&1 &`);
+    await until(removed, ([own, onDisk]) => own === 0 && onDisk! >= 8 * MIB);
+    expect(await inside(writer, `ls /data | grep gone || true; kill $(cat /tmp/holder)`)).toBe('');
+    await until(removed, ([, onDisk]) => onDisk === 0);
+  });
+
   test('show a single file, and nothing beside it', async () => {
     const host = await hostVolume();
     const file = join(host, 'settings');

@@ -1,8 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Activity } from '../../engine/runtime.js';
-
-const ROOT = '/sys/fs/cgroup';
+import { readGroups, ROOT } from './container-groups.js';
 
 /**
  * The use of a container, from the files of its control groups and its network. That takes half a millisecond. The
@@ -11,24 +10,10 @@ const ROOT = '/sys/fs/cgroup';
  */
 export async function readControlGroups(containerId: string, pid: number): Promise<Activity | undefined> {
   if (pid === 0) return undefined;
-  const groups = await readGroups(pid);
-  // The kernel may have given the number to another process.
-  if (!groups || ![...groups.values()].some((path) => path.includes(containerId))) return undefined;
+  const groups = await readGroups(containerId, pid);
+  if (!groups) return undefined;
   const use = groups.has('memory') ? await readVersion1(groups) : await readVersion2(groups);
   return use && { ...use, ...(await readNetwork(pid)) };
-}
-
-/** The paths by controller; `''` in version 2. */
-async function readGroups(pid: number): Promise<Map<string, string> | undefined> {
-  const text = await read(`/proc/${pid}/cgroup`);
-  if (text === undefined) return undefined;
-  const lines = text.trimEnd().split('\n');
-  return new Map(
-    lines.flatMap((line) => {
-      const [, controllers = '', ...path] = line.split(':');
-      return controllers.split(',').map((controller) => [controller, path.join(':')] as const);
-    }),
-  );
 }
 
 async function readVersion1(groups: ReadonlyMap<string, string>): Promise<Activity | undefined> {

@@ -2,6 +2,7 @@ import Docker from 'dockerode';
 import { SlotQueue } from '../../fairness/slot-queue.js';
 import { sleep } from '../../lib/sleep.js';
 import type { CommandState } from '../../guest/command-end.js';
+import type { RemovedBytes } from '../../engine/removed-files.js';
 import {
   type Activity,
   type Capacity,
@@ -37,6 +38,7 @@ import { isPauseContainer } from './network/pause-container.js';
 import { SandboxNetworks } from './network/sandbox-networks.js';
 import { DirectPorts } from './ports/direct-ports.js';
 import type { ContainerProcess } from './container-namespace.js';
+import { removedByContainer } from './removed-by-container.js';
 import { DiskCaptures } from './snapshots/disk-captures.js';
 import { DockerArchives } from './snapshots/docker-archives.js';
 import { explainNoSnapshots } from './snapshots/explain-no-snapshots.js';
@@ -261,6 +263,11 @@ export class DockerRuntime implements Runtime {
     const begun = this.measuring.get(sandboxId) ?? this.measureDisk(sandboxId);
     this.measuring.set(sandboxId, begun);
     return begun.finally(() => this.measuring.delete(sandboxId));
+  }
+
+  async removedBytes(sandboxId: string, signal: AbortSignal): Promise<RemovedBytes | undefined> {
+    const [found] = this.inspections.containersOf([sandboxId]);
+    return found && removedByContainer(found.id, found.pid, signal);
   }
 
   async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {

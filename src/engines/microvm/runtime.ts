@@ -1,6 +1,7 @@
 import { watch } from 'node:fs';
 import { mkdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { removedBytes, type RemovedBytes } from '../../engine/removed-files.js';
 import {
   PauseRefusedError,
   type Activity,
@@ -215,6 +216,13 @@ export class MicrovmRuntime implements Runtime {
     const files = [disk, memoryFile(run), memoryFile(paused)];
     const found = await Promise.all(files.map(async (file) => stat(file).catch(() => undefined)));
     return found[0] && found.reduce((sum, file) => sum + (file?.blocks ?? 0) * 512, 0);
+  }
+
+  /** The file servers of its volumes hold them open for the guest. */
+  async removedBytes(sandboxId: string, signal: AbortSignal): Promise<RemovedBytes | undefined> {
+    const pids = this.parts.groups?.processesOf(sandboxId);
+    // Files of its own disk are parts of one file of this machine, which has a name.
+    return pids && { own: 0, onDisks: await removedBytes(pids, signal) };
   }
 
   async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {

@@ -93,6 +93,17 @@ async function findStores(ctx: WorkerContext, places: readonly DiskPlace[]): Pro
   const running = new Map(held.filter(({ state }) => state === 'running').map((one) => [one.sandboxId, one]));
   const stores: WrittenStore[] = [];
   const diskOf = (place: DiskPlace) => ctx.disk.room(place)?.disk ?? 0;
+  for (const [sandboxId, { orgId }] of running) {
+    for (const disk of new Set(places.map(diskOf))) {
+      const measure = async (signal: AbortSignal) => {
+        const removed = await ctx.runtime.removedBytes?.(sandboxId, signal);
+        // Where nobody can tell, no sandbox is suspected: the machine has files of its own.
+        if (!removed) return 0;
+        return (disk === diskOf('engine') ? removed.own : 0) + (removed.onDisks.get(disk) ?? 0);
+      };
+      stores.push({ name: `${sandboxId} ${disk}`, orgId, disk, writer: { orgId, sandboxId }, measure });
+    }
+  }
   if (places.includes('engine')) {
     for (const [sandboxId, { orgId }] of running) {
       const measure = async () => ctx.runtime.diskUse(sandboxId);

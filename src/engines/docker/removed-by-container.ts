@@ -1,0 +1,33 @@
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { removedBytes, type RemovedBytes } from '../../engine/removed-files.js';
+import { readGroups, ROOT } from './container-groups.js';
+
+/** Undefined where this process cannot see the processes of the container. */
+export async function removedByContainer(
+  containerId: string,
+  pid: number,
+  signal: AbortSignal,
+): Promise<RemovedBytes | undefined> {
+  const groups = await readGroups(containerId, pid);
+  const path = groups?.get('') ?? groups?.get('memory');
+  if (groups === undefined || path === undefined) return undefined;
+  // Its files have a number that no other file system has.
+  const root = await stat(`/proc/${pid}/root`).catch(() => undefined);
+  if (!root) return undefined;
+  const pids = await processesIn(join(ROOT, groups.has('memory') ? 'memory' : '', path));
+  const onDisks = await removedBytes(pids, signal);
+  const own = onDisks.get(root.dev) ?? 0;
+  onDisks.delete(root.dev);
+  return { own, onDisks };
+}
+
+/** Also those of groups that an init system in the container has made. */
+async function processesIn(group: string): Promise<number[]> {
+  const entries = await readdir(group, { withFileTypes: true, recursive: true }).catch(() => []);
+  const lists = entries.filter(({ name }) => name === 'cgroup.procs');
+  const texts = await Promise.all(
+    lists.map(async ({ parentPath, name }) => readFile(join(parentPath, name), 'utf8').catch(() => '')),
+  );
+  return texts.flatMap((text) => text.split('\n').filter(Boolean).map(Number));
+}
