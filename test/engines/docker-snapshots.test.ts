@@ -2,9 +2,10 @@ import { randomUUID } from 'node:crypto';
 import Docker from 'dockerode';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CaptureRefusedError } from '../../src/engine/runtime.js';
+import { CaptureRefusedError, type Captured } from '../../src/engine/runtime.js';
 import { Images } from '../../src/engines/docker/images/images.js';
 import { DiskCaptures } from '../../src/engines/docker/snapshots/disk-captures.js';
+import { snapshotName } from '../../src/engines/docker/snapshots/snapshot-image.js';
 import { findRemains } from '../../src/engines/docker/remains.js';
 import { newId } from '../../src/lib/uuid.js';
 import { readInstance } from '../../src/db/instance-queries.js';
@@ -281,6 +282,33 @@ describeDocker('snapshots of containers', () => {
         expect(await state()).toBe('running');
       });
       expect([answer['error'], attempts]).toEqual([null, 2]);
+    });
+
+    test('keeps the snapshot that another process has made meanwhile', async () => {
+      const images = new Images(docker, architecture, undefined);
+      const own = () => new DiskCaptures({ docker, untimed: docker, instanceId, images });
+      const ids = { orgId: inside.client.org.id, snapshotId: newId(), sandboxId: id };
+      const idOf = async () => (await docker.getImage(snapshotName(ids.snapshotId)).inspect()).Id;
+      const never = new AbortController().signal;
+      let made: [string, Captured] | undefined;
+      const admit = async () => {
+        const captured = await own().capture(ids, never);
+        made = [await idOf(), captured];
+      };
+      const late = await own().capture({ ...ids, admit }, never);
+      expect([await idOf(), late]).toEqual(made);
+      await own().remove(ids.snapshotId);
+    });
+
+    test('gets no snapshot by a process that has lost the lease during its commit', async () => {
+      const images = new Images(docker, architecture, undefined);
+      const own = new DiskCaptures({ docker, untimed: docker, instanceId, images });
+      const ids = { orgId: inside.client.org.id, snapshotId: newId(), sandboxId: id };
+      const lost = new AbortController();
+      const admit = async () => lost.abort(new Error('the lease is lost'));
+      await expect(own.capture({ ...ids, admit }, lost.signal)).rejects.toThrow('the lease is lost');
+      expect(await state()).toBe('running');
+      await expect(docker.getImage(snapshotName(ids.snapshotId)).inspect()).rejects.toThrow('404');
     });
 
     test('is paused by a further attempt when its processes did not freeze in time', async () => {

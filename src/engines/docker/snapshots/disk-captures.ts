@@ -78,7 +78,7 @@ export class DiskCaptures implements EngineSnapshots {
       isDisturbed: false,
       isAtRest: false,
     };
-    const work = this.captureNow(capture, entry).then(async (captured) => {
+    const work = this.captureNow(capture, entry, signal).then(async (captured) => {
       await capture.alongside?.();
       return captured;
     });
@@ -145,6 +145,7 @@ export class DiskCaptures implements EngineSnapshots {
   private async captureNow(
     { orgId, snapshotId, sandboxId, admit }: Capture,
     own: OwnCapture,
+    signal: AbortSignal,
   ): Promise<Captured> {
     const { docker, untimed, instanceId } = this.parts;
     const found = await findContainer(this.parts, sandboxId);
@@ -173,6 +174,11 @@ export class DiskCaptures implements EngineSnapshots {
           throw new Error('the sandbox was resumed during its capture');
         return id;
       });
+      // A commit takes minutes. Meanwhile this process may have lost the lease, and another one may have made the
+      // snapshot: the bytes and the digest that it has recorded are those of its image.
+      signal.throwIfAborted();
+      const other = await inspectSnapshot(docker, { orgId, snapshotId });
+      if (other) return capturedOf(other, below, instanceId);
       const committed = await docker.getImage(committedId).inspect();
       const digest = before.Config.Labels[IMAGE_LABEL] ?? below.Id;
       const ids = { instanceId, orgId, snapshotId };
