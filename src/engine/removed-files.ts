@@ -48,6 +48,6 @@ async function* entriesOf(directory: string): AsyncIterable<string> {
       yield join(directory, name);
     }
   } catch {
-    // What was read counts.
+    // The entries that came before it count.
   }
 }

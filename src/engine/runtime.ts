@@ -311,8 +311,8 @@ export interface Runtime extends EngineAbilities {
   /** The bytes that the own disk of a sandbox takes, if known. Expensive: the engine walks through it. */
   diskUse(sandboxId: string): Promise<number | undefined>;
   /**
-   * The bytes of files that a running sandbox has removed, and holds open. `diskUse` and a walk through a volume may miss
-   * them. Default, and undefined: nobody can tell.
+   * The bytes of files that a running sandbox has removed, and holds open. `diskUse` and a walk through a volume may
+   * miss them. Default, and undefined: nobody can tell.
    */
   removedBytes?(sandboxId: string, signal: AbortSignal): Promise<RemovedBytes | undefined>;
   /** Removes from the disk what can be fetched again. */
