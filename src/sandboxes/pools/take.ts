@@ -7,6 +7,7 @@ import { announceChange } from '../../db/changes.js';
 import type { Sql } from '../../db/pool.js';
 import type { WriteBatch } from '../../db/write-batch.js';
 import { stringifyExact } from '../../lib/exact-json.js';
+import { sleep } from '../../lib/sleep.js';
 import { microsOf, shortInstant, type Instant } from '../../lib/instant.js';
 import { getLimits } from '../../quotas/queries.js';
 import { reserve } from '../../quotas/reserve.js';
@@ -23,6 +24,13 @@ import { RUNNING_COMMAND } from '../reconcile/command-state.js';
 import { presentSandbox, type SandboxResponse, type SandboxSource } from '../row.js';
 import { lockReady, poolsWithImage, readyParts, type ReadySandbox } from './queries.js';
 import { differenceOf } from './template.js';
+
+/**
+ * A ready sandbox may be locked: another create takes it, or the reconciler looks at it for some milliseconds. A cold
+ * start takes longer than all attempts together.
+ */
+const ATTEMPTS = 15;
+const RETRY_MS = 20;
 
 type Request = OfImage<CreateSandboxRequest & { slug: string }>;
 
@@ -61,19 +69,26 @@ export async function findReady(
     );
     return { source: { start: 'cold', pool, reason: 'differs', differs } };
   }
-  const at = ctx.now();
-  for (const { id, name: pool, late } of fitting) {
-    const parts = [...new Set(late.map(({ part }) => part))].toSorted();
-    const sandbox = await lockReady(tx, orgId, id, parts, at);
-    if (!sandbox) continue;
-    const source = { start: 'warm', pool, reason: null, differs: [] } as const;
-    return { ready: { sandbox, runSpec, spec, parts }, source: { ...source, differs: [] } };
+  for (let attempt = 1; ; attempt += 1) {
+    const at = ctx.now();
+    for (const { id, name: pool, late } of fitting) {
+      const parts = [...new Set(late.map(({ part }) => part))].toSorted();
+      const sandbox = await lockReady(tx, orgId, id, parts, at);
+      if (!sandbox) continue;
+      const source = { start: 'warm', pool, reason: null, differs: [] } as const;
+      return { ready: { sandbox, runSpec, spec, parts }, source: { ...source, differs: [] } };
+    }
+    const ready = await readyParts(tx, orgId, first.id, at);
+    const lacking = first.late.filter(({ part }) => ready && !ready.includes(part));
+    const isLocked = ready !== undefined && lacking.length === 0;
+    if (isLocked && attempt < ATTEMPTS) {
+      await sleep(RETRY_MS);
+      continue;
+    }
+    const differs = [...new Set(lacking.map(({ field }) => field))].toSorted();
+    const reason = differs.length > 0 ? 'differs' : 'none_ready';
+    return { source: { start: 'cold', pool: first.name, reason, differs } };
   }
-  const ready = await readyParts(tx, orgId, first.id, at);
-  const lacking = first.late.filter(({ part }) => ready && !ready.includes(part));
-  const differs = [...new Set(lacking.map(({ field }) => field))].toSorted();
-  const reason = differs.length > 0 ? 'differs' : 'none_ready';
-  return { source: { start: 'cold', pool: first.name, reason, differs } };
 }
 
 /**

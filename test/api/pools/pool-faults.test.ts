@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { announceChange } from '../../../src/db/changes.js';
+import { sleep } from '../../../src/lib/sleep.js';
 import type { Client } from '../../support/client.js';
 import { until } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
@@ -49,6 +50,31 @@ test('a run that gets a later end while its end is decided goes on', async () =>
   }
   const { body } = await client.post('/v1/sandboxes', smallRequest('mine'), running);
   expect([body.id, body.source.start, body.status]).toEqual([id, 'warm', 'running']);
+});
+
+test('a create waits for a ready sandbox that is locked for a moment', async () => {
+  const { client, ids } = await filled(1);
+  const holder = await service.ctx.pool.connect();
+  await holder.query('begin');
+  await holder.query('select from sandboxes where id = $1 for update', [ids[0]]);
+  const creating = client.post('/v1/sandboxes', smallRequest('mine'), running);
+  // A create that is slower finds it unlocked.
+  await sleep(100);
+  await holder.query('commit');
+  holder.release();
+  const { body } = await creating;
+  expect([body.id, body.source.start]).toEqual([ids[0], 'warm']);
+});
+
+test('a create does not wait long for a ready sandbox that stays locked', async () => {
+  const { client, ids } = await filled(1);
+  const holder = await service.ctx.pool.connect();
+  await holder.query('begin');
+  await holder.query('select from sandboxes where id = $1 for update', [ids[0]]);
+  const { body } = await client.post('/v1/sandboxes', smallRequest('mine'), running);
+  await holder.query('rollback');
+  holder.release();
+  expect([body.status, body.source.reason]).toEqual(['running', 'none_ready']);
 });
 
 test('no create takes a sandbox that is close to its end', async () => {
