@@ -55,7 +55,8 @@ export interface TestService {
   newOrg(): Promise<Client>;
   /** Stops the worker cleanly; the API continues. */
   stopWorker(): Promise<void>;
-  close(): Promise<void>;
+  /** Cuts connections that are not idle after the time. A test of what a stopped service answers needs more. */
+  close(cutAfterMs?: number): Promise<void>;
 }
 
 export interface TestOptions {
@@ -192,10 +193,9 @@ export async function startTestService(options: TestOptions = {}): Promise<TestS
       return makeClient(url, { org, key, keyId });
     },
     stopWorker,
-    async close() {
+    async close(cutAfterMs = 2_000) {
       stopping.abort();
-      // Clients keep idle connections open.
-      const cut = setTimeout(() => app.server.closeAllConnections(), 2_000);
+      const cut = setTimeout(() => app.server.closeAllConnections(), cutAfterMs);
       await app.close();
       clearTimeout(cut);
       await stopWorker();

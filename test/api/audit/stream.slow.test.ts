@@ -268,7 +268,7 @@ test('a stream ends with its end marker when the service stops', async () => {
   const opened = await openEvents(at(await service.newOrg(), stopping), PATH);
   expect((await opened.events.next()).value).toEqual({ comment: 'following' });
   const rest = allEvents(opened.events);
-  await stopping.close();
+  await stopping.close(120_000);
   // A connection that is cut off throws here.
   expect((await rest).at(-1)).toEqual({ retry: '1000' });
   expect(opened.response.ok).toBe(true);
