@@ -23,7 +23,7 @@ import { acceptEnvMap } from '../../spec/env-schema.js';
 import { badField } from './read-command.js';
 import { run } from './run.js';
 import { EXEC_BODY_LIMIT, ExecRequest, ExecResult, STORED_OUTPUT_BYTES } from './schema.js';
-import { stream, STREAM_WINDOW } from './stream.js';
+import { stream, type InStep, STREAM_WINDOW } from './stream.js';
 
 const MIB = 1024 * 1024;
 /** The input and output that commands may have in memory. */
@@ -71,7 +71,7 @@ export function execRoutes(app: App, entrance: Entrance, steps: PacedSteps): voi
     const { orgId } = callerOf(request);
     const maskFor = async ({ sandboxId }: Visit) =>
       body.mask_secrets ? outputMask(contextOf(request), orgId, sandboxId, body.env) : undefined;
-    const inStep = (render: () => string) => steps.step(orgId, render);
+    const inStep: InStep = (work) => steps.step(orgId, work);
     const isKeyed = request.headers['idempotency-key'] !== undefined;
     if (preferredType(request, TYPES) === 'text/event-stream') {
       if (isKeyed) {

@@ -59,7 +59,8 @@ export async function stream(
   }
 }
 
-export type InStep = (render: () => string) => Promise<string>;
+/** Does the work in a step of its owner. */
+export type InStep = <T>(work: () => T) => Promise<T>;
 
 async function* textOf(events: EventQueue): AsyncIterable<string> {
   for await (const event of withIdleMarks(events, KEEP_ALIVE_MS)) {

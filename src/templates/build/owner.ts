@@ -1,3 +1,4 @@
+import { GrowingBuffer } from '../../lib/growing-buffer.js';
 import { READ_ONLY, type GuestFiles } from '../../guest/guest.js';
 import { statIfThere } from '../../sandboxes/files/entry.js';
 
@@ -49,13 +50,12 @@ function parseAccounts(text: string): Map<string, Owner> {
 async function readText(files: GuestFiles, path: string): Promise<string> {
   if (!(await statIfThere(files, path, { follow: true }))) return '';
   const handle = await files.open(path, READ_ONLY);
-  const parts: Buffer[] = [];
-  for (let length = 0; length < MOST_BYTES;) {
-    const part = await files.read(handle, BigInt(length), 64 * 1024);
+  const text = new GrowingBuffer();
+  while (text.length < MOST_BYTES) {
+    const part = await files.read(handle, BigInt(text.length), 64 * 1024);
     if (part.length === 0) break;
-    parts.push(part);
-    length += part.length;
+    text.push(part);
   }
   await files.close(handle);
-  return Buffer.concat(parts).toString();
+  return text.bytes.toString();
 }

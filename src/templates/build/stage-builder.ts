@@ -9,6 +9,7 @@ import { captureBuild } from './capture.js';
 import type { CurrentSandbox } from './current-sandbox.js';
 import { digestsOf } from './digests.js';
 import { inBuild, type BuildEnvironment } from './environment.js';
+import type { InStep } from '../../sandboxes/exec/stream.js';
 import { executeStep } from './execute.js';
 import { atLine, BuildError } from './failure.js';
 import { contentOf, fetchFiles, type Fetched } from './fetch.js';
@@ -117,7 +118,8 @@ export class StageBuilder {
 
   private async makeDisk({ stage, plan: { steps }, digests, first }: PlannedStage): Promise<string> {
     const { env, sandbox, context } = this;
-    const { row, log, signal } = env;
+    const { row, log, signal, turns } = env;
+    const inStep: InStep = (work) => turns.step(row.org_id, work);
     const cached = row.uses_cache ? await this.findCached(digests) : undefined;
     let at = cached?.count ?? 0;
     for (const [offset, step] of steps.slice(0, at).entries())
@@ -140,8 +142,8 @@ export class StageBuilder {
           log.say(this.title(step, first + at));
           if (step.type === 'copy-from') {
             const copy = { ...step, ...fetched.get(step)!, type: 'copy' as const };
-            await executeStep(current, copy, { context: contentOf(spool), log, signal });
-          } else await executeStep(current, step, { context, log, signal });
+            await executeStep(current, copy, { context: contentOf(spool), log, signal, inStep });
+          } else await executeStep(current, step, { context, log, signal, inStep });
           this.executed += 1;
           await this.note(1);
         }
