@@ -827,6 +827,7 @@ create table sandboxes (
   takes text[],
   disk_snapshot_id uuid,
   paused_at timestamp with time zone,
+  pausing boolean not null default false,
   constraint sandboxes_pkey PRIMARY KEY (org_id, id),
   constraint sandboxes_check CHECK (((status_reason IS NULL) OR (status = 'starting'::text))),
   constraint sandboxes_check1 CHECK (((destroyed_at IS NULL) OR (removed_at IS NOT NULL))),
@@ -853,7 +854,7 @@ CREATE INDEX sandboxes_unsettled ON public.sandboxes USING btree (worker_id, cha
 CREATE INDEX sandboxes_waiting ON public.sandboxes USING btree (org_id, pool_id, status) WHERE (warm AND (removed_at IS NULL));
 CREATE TRIGGER change_label_periods AFTER UPDATE OF spec ON public.sandboxes FOR EACH ROW WHEN ((((old.spec -> 'labels'::text))::text IS DISTINCT FROM ((new.spec -> 'labels'::text))::text)) EXECUTE FUNCTION change_label_periods();
 CREATE TRIGGER clear_spec_format BEFORE UPDATE OF spec ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION clear_spec_format();
-CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run))) OR (old.ephemeral <> new.ephemeral))) EXECUTE FUNCTION count_changed_sandbox();
+CREATE TRIGGER count_changed_sandbox AFTER UPDATE ON public.sandboxes FOR EACH ROW WHEN ((((old.removed_at IS NULL) <> (new.removed_at IS NULL)) OR (((old.removed_at IS NULL) AND counts_as_running(old.runtime, old.status, old.next_run, old.pausing)) <> ((new.removed_at IS NULL) AND counts_as_running(new.runtime, new.status, new.next_run, new.pausing))) OR (old.ephemeral <> new.ephemeral))) EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_deleted_sandbox AFTER DELETE ON public.sandboxes FOR EACH ROW EXECUTE FUNCTION count_changed_sandbox();
 CREATE TRIGGER count_new_sandboxes AFTER INSERT ON public.sandboxes REFERENCING NEW TABLE AS new_sandboxes FOR EACH STATEMENT EXECUTE FUNCTION count_new_sandboxes();
 CREATE TRIGGER end_pause BEFORE UPDATE ON public.sandboxes FOR EACH ROW WHEN (((old.paused_at IS NOT NULL) AND ((new.paused_at IS DISTINCT FROM old.paused_at) OR (new.started_at IS DISTINCT FROM old.started_at) OR (new.removed_at IS DISTINCT FROM old.removed_at)))) EXECUTE FUNCTION end_pause();
@@ -1358,9 +1359,9 @@ CREATE OR REPLACE FUNCTION public.count_changed_sandbox()
 AS $function$
 declare
   existed constant boolean := old.removed_at is null;
-  ran constant boolean := existed and counts_as_running(old.runtime, old.status, old.next_run);
+  ran constant boolean := existed and counts_as_running(old.runtime, old.status, old.next_run, old.pausing);
   exists_now constant boolean := tg_op = 'UPDATE' and new.removed_at is null;
-  runs constant boolean := exists_now and counts_as_running(new.runtime, new.status, new.next_run);
+  runs constant boolean := exists_now and counts_as_running(new.runtime, new.status, new.next_run, new.pausing);
   is_ephemeral boolean := old.ephemeral;
 begin
   if tg_op = 'UPDATE' then
@@ -1431,19 +1432,20 @@ begin
   insert into sandbox_counts (org_id, existing, ephemeral_running, persistent_running)
   select org_id, count(*), count(*) filter (where runs and ephemeral), count(*) filter (where runs and not ephemeral)
   from (
-    select org_id, ephemeral, counts_as_running(runtime, status, next_run) as runs
+    select org_id, ephemeral, counts_as_running(runtime, status, next_run, pausing) as runs
     from new_sandboxes where removed_at is null) existing
   group by org_id;
   return null;
 end
 $function$;
 
-CREATE OR REPLACE FUNCTION public.counts_as_running(runtime text, status text, next_run json)
+CREATE OR REPLACE FUNCTION public.counts_as_running(runtime text, status text, next_run json, pausing boolean)
  RETURNS boolean
  LANGUAGE sql
  IMMUTABLE PARALLEL SAFE
 AS $function$
-  select runtime is not null and (status in ('starting', 'running') or status = 'stopping' and next_run is not null)
+  select runtime is not null
+    and (status in ('starting', 'running') or status = 'stopping' and (next_run is not null or pausing))
 $function$;
 
 CREATE OR REPLACE FUNCTION public.days_of(from_at timestamp with time zone, to_at timestamp with time zone)

@@ -15,11 +15,13 @@ export interface LockedSandbox extends SandboxRow {
   run_id: string | null;
   /** The admitted run that follows the current one. Valid only while the sandbox is `stopping`. */
   next_run: NextRun | null;
+  /** It counts as running until its memory is saved. Valid only while the sandbox is `stopping`. */
+  pausing: boolean;
   removed_at: Instant | null;
 }
 
 /** For queries in which `s` is the table. */
-export const LOCKED_COLUMNS = `${SANDBOX.parsedColumns}, s.run_spec::text, s.run_id, s.next_run, s.removed_at`;
+export const LOCKED_COLUMNS = `${SANDBOX.parsedColumns}, s.run_spec::text, s.run_id, s.next_run, s.pausing, s.removed_at`;
 
 export interface NewSandbox extends SandboxRow {
   run_spec: RunSpec;
@@ -267,6 +269,7 @@ interface SandboxChange {
   image_digest?: string;
   run_id?: string;
   next_run?: NextRun | null;
+  pausing?: boolean;
   started_at?: Instant | null;
   stopped_at?: Instant | null;
   removed_at?: Instant;

@@ -76,6 +76,7 @@ export async function requestPause(
     status_reason: null,
     last_failure_message: null,
     next_run: null,
+    pausing: true,
   } as const;
   await updateSandboxRow(target, orgId, id, change, at);
   await announceChange(target, id);

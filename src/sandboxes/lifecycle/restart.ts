@@ -39,15 +39,15 @@ export async function restartSandbox(
       await extendWanted(batch, orgId, sandbox.id, null);
       return presentSandbox(sandbox, caller.access);
     }
-    const isPausing = await isBeingPaused(tx, sandbox);
-    if (outcome === 'queued' && !isPausing) return queueRun(ctx, tx, batch, caller, sandbox);
+    const endsByPause = await isBeingPaused(tx, sandbox);
+    if (outcome === 'queued' && !endsByPause) return queueRun(ctx, tx, batch, caller, sandbox);
     const at = ctx.now();
     // The run of a resume that waits for the end of the pause is admitted already.
-    const queued = isPausing ? sandbox.next_run : null;
+    const queued = endsByPause ? sandbox.next_run : null;
     const next = queued ?? (await admitRestart(ctx, tx, caller, sandbox, at));
     // The engine may have saved the memory by now. Then it is removed.
-    if (isPausing) await replaceStopReason(tx, orgId, sandbox.run_id!, 'restart');
-    if (outcome === 'stopping' || isPausing) {
+    if (endsByPause) await replaceStopReason(tx, orgId, sandbox.run_id!, 'restart');
+    if (outcome === 'stopping' || endsByPause) {
       return presentSandbox(await requestStop(batch, sandbox, actor, 'restart', at, next), caller.access);
     }
     const cold = { ...sandbox, paused_at: null };
@@ -61,6 +61,11 @@ export async function restartSandbox(
   });
 }
 
+/** It counts as running until its memory is saved. */
+function isPausing({ status, pausing }: LockedSandbox): boolean {
+  return status === 'stopping' && pausing;
+}
+
 /** A running sandbox passes its place in the quota on. */
 async function admitRestart(
   ctx: Context,
@@ -72,7 +77,12 @@ async function admitRestart(
   const { ephemeral, spec, status } = sandbox;
   const runSpec = refuseForeign(sandbox, 'restart', ctx.runtime.name);
   const limits = await reserve(ctx, tx, caller, {
-    start: { ephemeral, at, labels: spec?.labels ?? {}, isCounted: status === 'running' },
+    start: {
+      ephemeral,
+      at,
+      labels: spec?.labels ?? {},
+      isCounted: status === 'running' || isPausing(sandbox),
+    },
   });
   checkSize(limits, runSpec);
   return nextRunOf(runSpec, limits, caller.actor);
@@ -92,7 +102,12 @@ export async function queueRun(
   const { org_id: orgId, id, name, run_id, status } = sandbox;
   const at = ctx.now();
   const limits = await reserve(ctx, tx, caller, {
-    start: { ephemeral: sandbox.ephemeral, at, labels: sandbox.spec?.labels ?? {} },
+    start: {
+      ephemeral: sandbox.ephemeral,
+      at,
+      labels: sandbox.spec?.labels ?? {},
+      isCounted: isPausing(sandbox),
+    },
   });
   checkSize(limits, runSpec);
   const next: NextRun = { ...nextRunOf(runSpec, limits, caller.actor), ...(cause && { cause }) };

@@ -65,7 +65,7 @@ export async function requestStop(
     payload: { sandbox_id: id, name, run_id, previous_status: status, status: 'stopping', reason },
   });
   if (run_id !== null) await setStopReason(target, orgId, run_id, reason);
-  const change = { status: 'stopping', status_reason: null, next_run: next } as const;
+  const change = { status: 'stopping', status_reason: null, next_run: next, pausing: false } as const;
   await updateSandboxRow(target, orgId, id, change, at);
   await announceChange(target, id);
   return { ...sandbox, ...change };

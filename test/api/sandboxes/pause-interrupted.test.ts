@@ -83,9 +83,9 @@ async function pausesOf(id: string): Promise<number> {
   return rowCount!;
 }
 
-const untilQueued = async (id: string) =>
+const untilQueued = async (id: string, own = client) =>
   until(
-    () => typesOf(id),
+    () => typesOf(id, own),
     (types) => types.includes('sandbox_start_queued'),
   );
 
@@ -243,6 +243,34 @@ describe('the command of a pause', () => {
     expect([body.stop_reason, body.paused_at]).toEqual(['requested', null]);
     expect(body.command).toEqual(stopped(paused_at));
   });
+});
+
+test('a sandbox that is being paused counts as running, until its memory is saved', async () => {
+  const own = await service.newOrg();
+  const { pool } = service.ctx;
+  await pool.query('update quotas set max_concurrent_persistent_running = 1 where org_id = $1', [own.org.id]);
+  const id = await make('kept', COMMAND, own);
+  const start = () => own.post('/v1/sandboxes', smallRequest('other'), { start: true });
+  const release = holdPauses();
+  failing.add(id);
+  await call(id, 'pause', {}, own);
+  expect((await start()).body.error.code).toBe('quota_exceeded');
+  release();
+  // The engine refuses, and the sandbox runs on within the quota.
+  await untilStatus(own, id, 'running');
+  expect((await start()).body.error.code).toBe('quota_exceeded');
+  failing.delete(id);
+
+  // A resume that follows the pause needs no second place.
+  const releaseNext = holdPauses();
+  await call(id, 'pause', {}, own);
+  const resumed = call(id, 'resume', waits('running'), own);
+  await untilQueued(id, own);
+  releaseNext();
+  expect((await resumed).body.status).toBe('running');
+  expect((await start()).body.error.code).toBe('quota_exceeded');
+  await call(id, 'pause', waits('paused'), own);
+  expect((await start()).status).toBe(200);
 });
 
 test('a removed worker loses the memory of its pauses, with an event of each', async () => {
