@@ -56,6 +56,7 @@ import { sandboxFileExamples } from './sandboxes/files/examples.js';
 import { sandboxFileRoutes } from './sandboxes/files/routes.js';
 import { forwardToEngines } from './sandboxes/sessions/forward.js';
 import { logRoutes } from './sandboxes/logs/routes.js';
+import { StreamTurns } from './fairness/stream-turns.js';
 import { portRoutes } from './sandboxes/ports/routes.js';
 import { tunnelRoute } from './sandboxes/ports/tunnel.js';
 import { sandboxRoutes } from './sandboxes/routes.js';
@@ -176,6 +177,7 @@ export async function buildApp(
   });
   // Every visit in a sandbox listens to it.
   setMaxListeners(0, ctx.stopping);
+  const turns = new StreamTurns(ctx.pace);
   await app.register(async (api) => {
     readForwarded(api, ctx.peer.seal, () => ctx.runtime.engineId);
     if (onlyForwarded) refuseClients(api);
@@ -210,7 +212,7 @@ export async function buildApp(
     execRoutes(api, entrance, steps);
     sandboxFileRoutes(api, entrance, steps);
     terminalRoutes(api, entrance);
-    portRoutes(api, ctx, entrance);
+    portRoutes(api, ctx, entrance, turns);
     sandboxSessionRoutes(api);
     previewRoutes(api);
     eventRoutes(api, ctx, steps);
@@ -232,7 +234,7 @@ export async function buildApp(
       deviceConfirmationRoutes(api, ctx, authentication);
     }
   });
-  await app.register(async (internal) => tunnelRoute(internal, ctx));
+  await app.register(async (internal) => tunnelRoute(internal, ctx, turns));
   if (ctx.settings.console && !onlyForwarded) {
     await app.register(async (open) => {
       open.decorateRequest('forwardedFor', null);

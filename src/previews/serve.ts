@@ -1,3 +1,4 @@
+import { StreamTurns } from '../fairness/stream-turns.js';
 import type { FastifyBaseLogger } from 'fastify';
 import { setMaxListeners } from 'node:events';
 import { ServerResponse, type IncomingMessage } from 'node:http';
@@ -20,7 +21,7 @@ import { forwardUpgrade, protocolOf, refuseBody, type UpgradeSocket } from './pr
 import { Upstreams } from './proxy/upstreams.js';
 import { passOn } from './pass-on.js';
 import { readHost } from './read-host.js';
-import { StreamTurns } from './stream-turns.js';
+
 import { ServerWaits } from './wake/server-waits.js';
 import {
   RESERVED_PATH,

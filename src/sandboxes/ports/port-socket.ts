@@ -1,5 +1,5 @@
 import type { Buffer } from 'node:buffer';
-import { Duplex } from 'node:stream';
+import { Duplex, Transform } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import { WebSocket, type RawData } from 'ws';
 import { ApiError } from '../../http/errors.js';
@@ -111,19 +111,24 @@ export class PortSocket extends Duplex {
   }
 }
 
+/** Gets the bytes of each chunk. Returns the wait for the next chunk, if any. */
+type Moved = (bytes: number) => Promise<void> | undefined;
+
+interface Serving {
+  port: number;
+  open: () => Promise<Duplex>;
+  moved: Moved;
+  counts?: ByteCounts;
+}
+
 /** Answers a WebSocket with the bytes of the port that `open` opens. Resolves with the failure, or null. */
-export async function servePort(
-  socket: WebSocket,
-  port: number,
-  open: () => Promise<Duplex>,
-  counts?: ByteCounts,
-): Promise<unknown> {
+export async function servePort(socket: WebSocket, { port, open, moved, counts }: Serving): Promise<unknown> {
   const client = new PortSocket(socket, counts, port);
   let stream: Duplex | undefined;
   try {
     stream = await open();
     client.sendOpen();
-    await joinStreams(client, stream);
+    await joinStreams(client, stream, moved);
     return null;
   } catch (error) {
     stream?.destroy();
@@ -136,9 +141,20 @@ export async function servePort(
  * Connects two streams in both directions, until both have ended. Rejects with the first failure of either. A pipeline
  * of Node with the same stream at both ends waits for ever when the other one fails.
  */
-export async function joinStreams(one: Duplex, other: Duplex): Promise<void> {
-  one.pipe(other).pipe(one);
+export async function joinStreams(one: Duplex, other: Duplex, moved?: Moved): Promise<void> {
+  if (moved) one.pipe(inTurns(moved)).pipe(other).pipe(inTurns(moved)).pipe(one);
+  else one.pipe(other).pipe(one);
   await Promise.all([finished(one), finished(other)]);
+}
+
+function inTurns(moved: Moved): Transform {
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      const wait = moved(chunk.length);
+      if (wait) void wait.then(() => done(null, chunk));
+      else done(null, chunk);
+    },
+  });
 }
 
 /** Resolves when the other end has connected the port. Rejects with the errors of `openPort`. */

@@ -5,6 +5,7 @@ import type { WebSocket } from 'ws';
 import { callerOf } from '../../access/caller.js';
 import type { WorkerContext } from '../../context.js';
 import { ApiError } from '../../http/errors.js';
+import type { StreamTurns } from '../../fairness/stream-turns.js';
 import { answers, type App } from '../../http/route.js';
 import { MessageResponse } from '../../http/schema.js';
 import { acceptWebSocket, wantsWebSocket } from '../../http/upgrade.js';
@@ -16,7 +17,7 @@ import { openGuestStream } from './guest-stream.js';
 import { servePort } from './port-socket.js';
 
 /** A TCP port of a sandbox as a WebSocket, for `sandkeep port-forward`. */
-export function portRoutes(app: App, ctx: WorkerContext, entrance: Entrance): void {
+export function portRoutes(app: App, ctx: WorkerContext, entrance: Entrance, turns: StreamTurns): void {
   for (const { base, suffix, params } of ADDRESSES) {
     app.get(
       `${base}/ports/:port/connect`,
@@ -57,7 +58,8 @@ export function portRoutes(app: App, ctx: WorkerContext, entrance: Entrance): vo
           openGuestStream(visit.guest, { port, signal, touch: () => undefined });
         acceptWebSocket(
           request.raw,
-          (socket) => void serve({ socket, port, open, visit, record, log: request.log }),
+          (socket) =>
+            void serve({ socket, port, open, moved: turns.of(place.orgId), visit, record, log: request.log }),
         );
       },
     );
@@ -68,6 +70,7 @@ interface Connecting {
   socket: WebSocket;
   port: number;
   open: (signal: AbortSignal) => Promise<Duplex>;
+  moved: ReturnType<StreamTurns['of']>;
   visit: Visit;
   record: SessionRecord;
   log: FastifyBaseLogger;
@@ -77,6 +80,7 @@ async function serve({
   socket,
   port,
   open,
+  moved,
   visit: { ended, leave },
   record,
   log,
@@ -89,7 +93,12 @@ async function serve({
   record.ended.addEventListener('abort', () => endFor('session_ended'), { once: true });
   if (record.ended.aborted) endFor('session_ended');
   socket.on('close', () => endFor('client_left'));
-  const failure = await servePort(socket, port, async () => open(over.signal), record);
+  const failure = await servePort(socket, {
+    port,
+    open: async () => open(over.signal),
+    moved,
+    counts: record,
+  });
   if (failure !== null) log.debug({ err: failure }, 'a connection to a port has failed');
   const cause = over.signal.aborted ? (over.signal.reason as ApiError).message : 'failed';
   record.end({ exitCode: null, reason: failure === null ? 'closed' : cause });

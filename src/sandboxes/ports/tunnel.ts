@@ -1,3 +1,4 @@
+import type { StreamTurns } from '../../fairness/stream-turns.js';
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { Type } from 'typebox';
@@ -47,7 +48,7 @@ export async function openRemotePort(
 }
 
 /** The other end of `openRemotePort`. Only processes of the service can seal a request to it. */
-export function tunnelRoute(app: App, ctx: WorkerContext): void {
+export function tunnelRoute(app: App, ctx: WorkerContext, turns: StreamTurns): void {
   readForwarded(app, ctx.peer.seal, () => ctx.runtime.engineId);
   app.get(
     '/internal/orgs/:org_id/sandboxes/:sandbox_id/ports/:port',
@@ -74,7 +75,8 @@ export function tunnelRoute(app: App, ctx: WorkerContext): void {
         ctx.stopping.addEventListener('abort', end, { once: true, signal: over.signal });
         socket.on('close', end);
         if (ctx.stopping.aborted) end();
-        void servePort(socket, port, () => openOwnPort(ctx, { orgId, sandboxId, port }, over.signal));
+        const open = () => openOwnPort(ctx, { orgId, sandboxId, port }, over.signal);
+        void servePort(socket, { port, open, moved: turns.of(orgId) });
       });
     },
   );

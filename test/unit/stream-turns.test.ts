@@ -1,7 +1,7 @@
 import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
-import { copy } from '../../../src/previews/proxy/copy.js';
-import { StreamTurns } from '../../../src/previews/stream-turns.js';
+import { copy } from '../../src/previews/proxy/copy.js';
+import { StreamTurns } from '../../src/fairness/stream-turns.js';
 
 const CHUNK = 64 * 1024;
 
@@ -10,6 +10,13 @@ test('a short answer never waits, and a long one does', () => {
   expect(turn(CHUNK)).toBeUndefined();
   expect(turn(CHUNK)).toBeUndefined();
   expect(turn(1)).toBeInstanceOf(Promise);
+});
+
+test('a chunk costs something, however short it is', () => {
+  const turn = new StreamTurns().of('a');
+  let free = 0;
+  while (turn(1) === undefined) free += 1;
+  expect(free).toBeLessThanOrEqual(64);
 });
 
 test('an organization with many connections copies no more than one with some', async () => {
