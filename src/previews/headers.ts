@@ -57,7 +57,7 @@ export function requestHeaders(
     const [name, value] = [rawHeaders[at]!, rawHeaders[at + 1]!];
     const lower = name.toLowerCase();
     if (lower.startsWith(':') || OF_CONNECTION.has(lower) || named.has(lower)) continue;
-    if (OF_PROXIES.has(lower) || OF_FORWARDING.test(lower)) continue;
+    if (isOfProxies(lower)) continue;
     if (lower === 'authorization' && GRANT_AUTHORIZATION.test(value)) continue;
     if (lower === 'cookie') cookies.push(withoutOwn(value));
     else if (target.hostForm === 'sandbox' && (lower === 'origin' || lower === 'referer')) {
@@ -98,7 +98,7 @@ export function trailersOf(rawTrailers: readonly string[]): [string, string][] {
   const result: [string, string][] = [];
   for (let at = 0; at < rawTrailers.length; at += 2) {
     const lower = rawTrailers[at]!.toLowerCase();
-    const isHeader = OF_CONNECTION.has(lower) || OF_PROXIES.has(lower) || OF_FORWARDING.test(lower);
+    const isHeader = OF_CONNECTION.has(lower) || isOfProxies(lower);
     if (!isHeader && !NO_TRAILERS.has(lower)) result.push([rawTrailers[at]!, rawTrailers[at + 1]!]);
   }
   return result;
@@ -194,6 +194,12 @@ function addForwarded(result: RawHeaders, origin: string, { address, via }: Send
     'Forwarded',
     `for=${node};host="${host}";proto=${scheme}`,
   );
+}
+
+/** Servers that pass headers on as variables, as CGI does, give names with underscores the same variable. */
+function isOfProxies(lower: string): boolean {
+  const name = lower.replaceAll('_', '-');
+  return OF_PROXIES.has(name) || OF_FORWARDING.test(name);
 }
 
 function connectionNames(connection: string | undefined): ReadonlySet<string> {

@@ -12,7 +12,7 @@ import { ApiError } from '../../http/errors.js';
 import { breakOff } from '../answer.js';
 import { answerHeaders, asHttp2, requestHeaders, trailersOf, type RawHeaders } from '../headers.js';
 import { copy } from './copy.js';
-import { MAX_ANSWER_HEAD, STALL_MS, type Exchange } from './exchange.js';
+import { MAX_ANSWER_HEAD, MOST_INTERIM, STALL_MS, type Exchange } from './exchange.js';
 import type { Upstreams } from './upstreams.js';
 
 /** gRPC-Web is plain HTTP. */
@@ -65,6 +65,11 @@ export class GrpcUpstreams {
         resolve();
       });
       upstream.on('error', () => undefined);
+      let interim = 0;
+      upstream.on('headers', () => {
+        interim += 1;
+        if (interim > MOST_INTERIM) upstream.close(constants.NGHTTP2_CANCEL);
+      });
       response.once('close', () => {
         if (!upstream.closed) upstream.close(constants.NGHTTP2_CANCEL);
         resolve();

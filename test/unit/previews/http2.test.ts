@@ -311,6 +311,26 @@ describe('gRPC', () => {
     expect(previews.opened()).toBe(1);
   });
 
+  it('ends a call whose server sends interim headers without end', async () => {
+    const sandbox = createServer();
+    let sent = 0;
+    sandbox.on('stream', (stream) => {
+      stream.on('error', () => undefined);
+      const more = () => {
+        if (stream.destroyed || stream.closed) return;
+        stream.additionalHeaders({ ':status': 103 });
+        sent += 1;
+        setImmediate(more);
+      };
+      more();
+    });
+    const previews = await startPreviews(sandbox, { certificate: certificate() });
+    const { headers } = await get(open(previews), grpc(previews), 'x');
+    expect(headers[':status']).toBe(502);
+    expect(sent).toBeGreaterThan(0);
+    await until(() => previews.meters.open === 0);
+  });
+
   it('is 502 when the server speaks HTTP/1.1 only', async () => {
     const previews = await startPreviews(echo(), { certificate: certificate() });
     const { headers } = await get(open(previews), grpc(previews), 'x');

@@ -64,6 +64,9 @@ describe('a request', () => {
         'x-forwarded-proto': 'https',
         'x-forwarded-server': 'evil',
         'x-real-ip': '6.6.6.6',
+        X_Forwarded_For: '6.6.6.6',
+        x_real_ip: '6.6.6.6',
+        'x-custom_name': 'kept',
         forwarded: 'for=6.6.6.6',
         connection: 'x-secret, close',
         'x-secret': '1',
@@ -79,6 +82,9 @@ describe('a request', () => {
       forwarded: `for=127.0.0.1;host="${previews.host}";proto=http`,
     });
     const names = Object.keys(headers);
+    expect(names).toContain('x-custom_name');
+    // A server that reads headers as variables has one for both forms of a name.
+    for (const name of ['x_forwarded_for', 'x_real_ip']) expect(names).not.toContain(name);
     for (const name of ['x-forwarded-server', 'x-real-ip', 'x-secret', 'proxy-authorization', 'te']) {
       expect(names).not.toContain(name);
     }
