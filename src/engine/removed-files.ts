@@ -1,9 +1,12 @@
 import { opendir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** Open files, and files that are mapped into memory without being open. Only root may look through the second. */
+/** Open files, files that are mapped into memory without being open, and the program. Only root may see the second. */
 const HOLDERS = ['fd', 'map_files'];
+const PROGRAM = 'exe';
 const READ_AT_ONCE = 256;
+/** In each round the threads that have begun since the last one are looked at. */
+const MOST_ROUNDS = 10;
 
 /** The bytes of files that a sandbox has removed, and holds open. */
 export interface RemovedBytes {
@@ -14,34 +17,54 @@ export interface RemovedBytes {
 }
 
 /**
- * The bytes of files without a name that the processes hold, by the number of the disk. Such a file takes room until
- * the last process closes it, and no walk through directories finds it. Files of processes that this one may not look
- * into are missing. Throws when the signal aborts: a process may hold a million files.
+ * The bytes of files without a name that threads hold, by the number of the disk. Such a file takes room until the last
+ * thread closes it, and no walk through directories finds it. Files of threads that this process may not look into are
+ * missing. `threads`: the numbers at present. A thread may have files that its process lacks.
+ *
+ * Throws when the signal aborts, because a thread may hold a million files. Throws when threads begin and end faster than
+ * they can be looked at, because each may pass a file on to the next.
  */
 export async function removedBytes(
-  pids: Iterable<number>,
+  threads: () => Promise<readonly number[]>,
   signal: AbortSignal,
 ): Promise<Map<number, number>> {
-  const bytes = new Map<number, number>();
-  const counted = new Set<string>();
-  for (const pid of pids) {
-    for (const holder of HOLDERS) {
-      for await (const path of entriesOf(`/proc/${pid}/${holder}`)) {
+  const found = new RemovedFiles();
+  const seen = new Set<number>();
+  for (let round = 0; round < MOST_ROUNDS; round += 1) {
+    const begun = (await threads()).filter((thread) => !seen.has(thread));
+    if (begun.length === 0) return found.bytes;
+    for (const thread of begun) {
+      seen.add(thread);
+      for await (const path of filesOf(thread)) {
         signal.throwIfAborted();
-        const found = await stat(path).catch(() => undefined);
-        // The count of names decides, because a guest chooses the name itself.
-        if (!found?.isFile() || found.nlink > 0) continue;
-        const file = `${found.dev} ${found.ino}`;
-        if (counted.has(file)) continue;
-        counted.add(file);
-        bytes.set(found.dev, (bytes.get(found.dev) ?? 0) + found.blocks * 512);
+        await found.count(path);
       }
     }
   }
-  return bytes;
+  throw new Error('threads begin faster than they can be looked at');
 }
 
-/** Nothing of a directory that has gone with its process, or that this process may not read. */
+class RemovedFiles {
+  readonly bytes = new Map<number, number>();
+  private readonly counted = new Set<string>();
+
+  async count(path: string): Promise<void> {
+    const found = await stat(path).catch(() => undefined);
+    // The count of names decides, because a guest chooses the name itself.
+    if (!found?.isFile() || found.nlink > 0) return;
+    const file = `${found.dev} ${found.ino}`;
+    if (this.counted.has(file)) return;
+    this.counted.add(file);
+    this.bytes.set(found.dev, (this.bytes.get(found.dev) ?? 0) + found.blocks * 512);
+  }
+}
+
+async function* filesOf(thread: number): AsyncIterable<string> {
+  yield `/proc/${thread}/${PROGRAM}`;
+  for (const holder of HOLDERS) yield* entriesOf(`/proc/${thread}/${holder}`);
+}
+
+/** Nothing of a directory that has gone with its thread, or that this process may not read. */
 async function* entriesOf(directory: string): AsyncIterable<string> {
   try {
     for await (const { name } of await opendir(directory, { bufferSize: READ_AT_ONCE })) {

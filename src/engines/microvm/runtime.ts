@@ -220,9 +220,11 @@ export class MicrovmRuntime implements Runtime {
 
   /** The file servers of its volumes hold them open for the guest. */
   async removedBytes(sandboxId: string, signal: AbortSignal): Promise<RemovedBytes | undefined> {
-    const pids = this.parts.groups?.processesOf(sandboxId);
+    const { groups } = this.parts;
+    if (!groups) return undefined;
     // Files of its own disk are parts of one file of this machine, which has a name.
-    return pids && { own: 0, onDisks: await removedBytes(pids, signal) };
+    const processes = async () => Promise.resolve(groups.processesOf(sandboxId));
+    return { own: 0, onDisks: await removedBytes(processes, signal) };
   }
 
   async *logs(sandboxId: string, query: LogQuery, signal: AbortSignal): AsyncIterable<Iterable<LogChunk>> {
