@@ -183,15 +183,31 @@ static void take_qmp_line(char *line) {
   }
 }
 
+/* In words of our own: what the guest writes could look like another answer to another client. */
+static void say_use(char *numbers) {
+  if (!is_use_asked) return;
+  is_use_asked = 0;
+  char words[80];
+  char *end = words;
+  for (const char *c = "use"; *c; c++) *end++ = *c;
+  for (int i = 0; i < 3; i++) {
+    long number = take_number(&numbers, MOST_MEMORY);
+    if (number < 0) return;
+    *end++ = ' ';
+    end = put_number(end, (u64)number);
+  }
+  *end = 0;
+  answer_clients(words);
+}
+
 static void take_control_line(char *line) {
   char *words;
   if (after(line, "clock"))
     say_clock();
   else if (after(line, "synced"))
     take_synced();
-  else if (after(line, "use ")) {
-    if (is_use_asked) answer_clients(line);
-    is_use_asked = 0;
+  else if ((words = after(line, "use "))) {
+    say_use(words);
   } else if ((words = after(line, "failed ")) && !record.failed[0]) {
     copy_text(record.failed, sizeof record.failed, words, length(words));
     for (char *c = record.failed; *c; c++)

@@ -65,7 +65,11 @@ export class GuestAgent implements Guest {
       frame: ({ type, payload }) => {
         if (type !== ANSWER.ready) return false;
         this.features = decode(LAYOUT.ready, payload).features;
-        this.environment = payload.toString('utf8', 1).split('\0').slice(0, -1);
+        const environment = payload.toString('utf8', 1).split('\0').slice(0, -1);
+        // Each command walks through them.
+        if (environment.length > LIMIT.texts)
+          throw new RangeError('the environment of the guest is too long');
+        this.environment = environment;
         this.channels.delete(READY_CHANNEL);
         this.ready.resolve();
         return true;

@@ -170,6 +170,33 @@ describeSupervisor('the supervisor of a virtual machine', () => {
     expect(statSync(vm.places.record).size).toBeLessThan(1_024);
   });
 
+  test('says the use of a hostile sandbox in words of its own', async () => {
+    const vm = supervise(`${READY}
+      for answer in 'use \\rheld' 'use 1 2' 'use 1 2 3 \\rheld' 'use 4 5 6\\r'  'use 4 5 6'; do
+        read -r word <&7
+        printf "$answer\\n" >&7
+      done
+      read -r word <&7`);
+    await vm.untilRecord(({ readyAt }) => readyAt !== undefined);
+    const socket = await connectIn(vm.places.run, 'supervisor.sock');
+    let heard = '';
+    socket.on('data', (data) => (heard += String(data)));
+    const answers: string[] = [];
+    // An answer that is dropped has no sign: the next one ends the wait for it.
+    for (let asked = 0; asked < 5; asked += 1) {
+      socket.write('use\n');
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    await until(
+      async () => heard,
+      (text) => text.includes('use 4 5 6\n'),
+    );
+    answers.push(...heard.split('\n'));
+    expect(answers).toEqual(['use 1 2 3', 'use 4 5 6', '']);
+    socket.destroy();
+    await requestStop(vm.places.run, 0);
+  });
+
   test('drops the output of a sandbox after a frame that is none, and reads on', async () => {
     const vm = supervise(`${READY}
       printf '\\1\\0\\5\\0good\\n' >&8

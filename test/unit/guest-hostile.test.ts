@@ -24,9 +24,9 @@ class HostileGuest {
     },
   });
 
-  constructor() {
+  constructor(ready: Buffer | string = '') {
     this.agent = new GuestAgent(this.stream, { env: [], cwd: '/' });
-    this.answer(0, ANSWER.ready);
+    this.answer(0, ANSWER.ready, ready);
   }
 
   answer(channel: number, type: number, payload: Buffer | string = ''): void {
@@ -73,6 +73,15 @@ test('frames are read the same however their bytes are cut', () => {
     for (let at = 0; at < bytes.length; at += size) read.push(...reader.push(bytes.subarray(at, at + size)));
     expect(read).toEqual(frames);
   }
+});
+
+test('a guest with a longer environment than a command may have is cut off', async () => {
+  const usual = new HostileGuest(`\0${'A=1\0'.repeat(16_384)}`);
+  await usual.agent.opened();
+  expect(usual.agent.environment).toHaveLength(16_384);
+  const hostile = new HostileGuest(`\0${'\0'.repeat(16_385)}`);
+  await expect(hostile.agent.opened()).rejects.toThrow('ended before it was ready');
+  expect(hostile.agent.gone.aborted).toBe(true);
 });
 
 test('a frame that is too long cuts the guest off before it arrives', () => {

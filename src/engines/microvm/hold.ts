@@ -3,9 +3,10 @@ import { connectIn } from './supervisor.js';
 
 /** The sandbox has half a minute to write its files, and the monitor writes what it holds of the disk. */
 const LONGEST_WAIT_MS = 120_000;
-const HELD = /^held\n/m;
-const UNHELD = /^unheld (.{0,200})\n/m;
-const BUSY = /^busy\n/m;
+/** `^` with the flag `m` would also match after a carriage return. */
+const HELD = /(?:^|\n)held\n/;
+const UNHELD = /(?:^|\n)unheld (.{0,200})\n/;
+const BUSY = /(?:^|\n)busy\n/;
 const MOST_TEXT = 4_096;
 
 export interface Hold {

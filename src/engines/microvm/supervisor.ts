@@ -225,8 +225,9 @@ export interface GuestUse {
   processes: number;
 }
 
-const UNSAVED = /^unsaved (.{1,300})\n/m;
-const USE = /^use (\d{1,15}) (\d{1,15}) (\d{1,9})\n/m;
+/** `^` with the flag `m` would also match after a carriage return. */
+const UNSAVED = /(?:^|\n)unsaved (.{1,300})\n/;
+const USE = /(?:^|\n)use (\d{1,15}) (\d{1,15}) (\d{1,9})\n/;
 const USE_WAIT_MS = 500;
 /** More than a line of a supervisor. */
 const LONGEST_ANSWER = 4_096;
