@@ -21,8 +21,8 @@ export interface RemovedBytes {
  * thread closes it, and no walk through directories finds it. Files of threads that this process may not look into are
  * missing. `threads`: the numbers at present. A thread may have files that its process lacks.
  *
- * Throws when the signal aborts, because a thread may hold a million files. Throws when threads begin and end faster than
- * they can be looked at, because each may pass a file on to the next.
+ * Throws when the signal aborts, because a thread may hold a million files. Throws when threads begin faster than they
+ * can be looked at, because each may pass a file on to the next.
  */
 export async function removedBytes(
   threads: () => Promise<readonly number[]>,

@@ -9,7 +9,7 @@ export class GrowingBuffer {
     return this.used;
   }
 
-  /** What was written until now. Later pieces do not change it. */
+  /** The pieces until now. Later ones do not change them. */
   get bytes(): Buffer {
     return this.memory.subarray(0, this.used);
   }

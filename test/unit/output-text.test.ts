@@ -28,7 +28,7 @@ test.each(['utf8', 'base64'] as const)('output in pieces has the %s text of its 
   );
 });
 
-test('what was read of growing memory stays as it was', () => {
+test('bytes that were read of growing memory stay as they were', () => {
   const kept = new GrowingBuffer();
   const before = [];
   for (let count = 0; count < 3_000; count += 1) {

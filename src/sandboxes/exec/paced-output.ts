@@ -10,8 +10,8 @@ const BYTES_OF_STEP = 64 * 1024;
 const SMALL_BYTES = 16 * 1024;
 
 /**
- * Takes the output of a command in steps of its owner. The command gets credit for more after the step, so that its
- * credit bounds what waits, and the pace of its owner bounds what it writes.
+ * Takes the output of a command in steps of its owner. The command gets credit for more after the step. So its credit
+ * bounds the output that waits, and the pace of its owner bounds the output that it writes.
  */
 export class PacedOutput {
   private readonly waiting: { stream: Stream; data: Buffer }[] = [];

@@ -150,9 +150,10 @@ export async function joinStreams(one: Duplex, other: Duplex, moved?: Moved): Pr
 function inTurns(moved: Moved): Transform {
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
+      const pass = () => done(null, chunk);
       const wait = moved(chunk.length);
-      if (wait) void wait.then(() => done(null, chunk));
-      else done(null, chunk);
+      if (wait) void wait.then(pass);
+      else pass();
     },
   });
 }

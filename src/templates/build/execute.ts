@@ -38,6 +38,15 @@ export async function executeStep(
   }
 }
 
+/** Also a command that fails has its output in the log before the reason. */
+async function ended<T>(outcome: Promise<T>, output: PacedOutput): Promise<T> {
+  try {
+    return await outcome;
+  } finally {
+    await output.taken();
+  }
+}
+
 async function run(
   visit: Visit,
   step: Extract<Step, { type: 'run' }>,
@@ -56,7 +65,7 @@ async function run(
     output: (stream, data) => output.push(stream, data),
   });
   command.end();
-  const { exitCode, oomKilled } = await outcome.finally(() => output.taken());
+  const { exitCode, oomKilled } = await ended(outcome, output);
   streams.stdout.end();
   streams.stderr.end();
   if (exitCode === 0) return;
