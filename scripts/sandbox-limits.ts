@@ -60,9 +60,15 @@ export const SANDBOX_LIMITS: Limit[] = [
     beyond: 'fork fails in the sandbox',
   },
   {
-    limit: 'writes of a sandbox to each disk; see [runtimes.md](runtimes.md#disk-writes)',
+    limit: 'writes of a sandbox on Docker to each disk; see [runtimes.md](runtimes.md#disk-writes)',
     value: `${number(DEFAULT_CONFIG.sandboxDiskWritesMib)} MiB a second`,
     option: 'sandboxDiskWritesMib',
+    beyond: 'the write waits',
+  },
+  {
+    limit: 'writes of a virtual machine to its own disk and its disk images',
+    value: `${number(DEFAULT_CONFIG.microvmDiskWritesMib)} MiB a second`,
+    option: 'microvmDiskWritesMib',
     beyond: 'the write waits',
   },
   {

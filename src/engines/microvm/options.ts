@@ -6,6 +6,9 @@ import { GUARDED_GROUPS } from '../../network-policy/guarded-groups.js';
 /** A monitor needs about 60 MiB with KVM. An emulated processor keeps the code that it has translated. */
 export const OVERHEAD_MIB = 256;
 
+/** As on Docker. A write-ahead log on the same disk waits for the bytes that others flush. */
+export const DISK_WRITES = { default: 64, most: 1_000_000 };
+
 const SUBNET = /^\d{1,3}(?:\.\d{1,3}){3}\/(?:[89]|1\d|2\d)$/;
 
 export const MICROVM_OPTIONS = {
@@ -18,6 +21,12 @@ export const MICROVM_OPTIONS = {
     type: integer('a number of MiB', 32, 65_536),
     description: 'memory of a monitor beside that of its virtual machine; one that uses more is killed',
     default: OVERHEAD_MIB,
+  },
+  microvmDiskWritesMib: {
+    type: integer('a number of MiB', 0, DISK_WRITES.most),
+    description:
+      'most MiB a second that a virtual machine writes to its own disk and its disk images together, from its next start on; 0: no limit',
+    default: DISK_WRITES.default,
   },
   microvmAddresses: {
     type: text('<subnet>', 'an IPv4 subnet with room for sandboxes, such as 10.200.0.0/20', SUBNET),

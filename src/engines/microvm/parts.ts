@@ -32,6 +32,8 @@ export interface MicrovmParts {
   fileServer: FileServer | undefined;
   /** Memory of a monitor beside that of its guest, which the kernel enforces. */
   overheadMib: number;
+  /** MiB a second to all disks of a virtual machine. 0: no limit. */
+  diskWritesMib: number;
   sharedCpuMillis: number;
   /** For sandboxes without a disk size. */
   defaultDiskMib: number;

@@ -220,6 +220,7 @@ export class VmStarts {
           ...machine,
           folders: shared,
           program: parts.monitor,
+          diskWritesMib: parts.diskWritesMib,
           isRestored: saved !== undefined,
           kernel: kernel!,
           initramfs: initramfs!,

@@ -8,7 +8,7 @@ import { connectMicrovm } from '../../../src/engines/microvm/connect.js';
 import { ImageStore } from '../../../src/engines/microvm/images/image-store.js';
 import { IMAGES_DIRECTORY } from '../../../src/engines/microvm/images/images-directory.js';
 import { importImage } from '../../../src/engines/microvm/images/import-image.js';
-import { OVERHEAD_MIB } from '../../../src/engines/microvm/options.js';
+import { DISK_WRITES, OVERHEAD_MIB } from '../../../src/engines/microvm/options.js';
 import type { MicrovmRuntime } from '../../../src/engines/microvm/runtime.js';
 import { VolumeStore } from '../../../src/volumes/storage/store.js';
 import type { Client } from '../client.js';
@@ -57,6 +57,7 @@ export function onMicrovm(
 export const ENGINE_OPTIONS = {
   microvmKernel: kernel,
   microvmOverheadMib: OVERHEAD_MIB,
+  microvmDiskWritesMib: DISK_WRITES.default,
   microvmAddresses: undefined,
   microvmResolvers: undefined,
   microvmAllow: [],

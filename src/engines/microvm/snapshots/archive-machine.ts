@@ -160,6 +160,7 @@ export class ArchiveMachines {
           vcpus: VCPUS,
           memoryMib: MEMORY_MIB,
           disks,
+          diskWritesMib: 0,
           folders: [],
           kernel,
           initramfs,
