@@ -5,7 +5,7 @@ export function refuseWithoutSnapshots({ name, capabilities }: Runtime): void {
   if (capabilities.has('disk_snapshots')) return;
   throw new ApiError(
     'not_supported',
-    `the ${name} runtime makes no snapshots: keep files in a volume, or build an image, and create sandboxes with it`,
+    `the ${name} runtime makes no snapshots: keep files in a volume, or let the operator run "sandkeep doctor", which shows the reason`,
     { capability: 'disk_snapshots' },
   );
 }

@@ -9,6 +9,11 @@ export interface EngineAbilities {
     vcpus: number;
     memoryMib: number;
     smallestMemoryMib: number;
+    /** The most of one sandbox. Undefined: any number. */
+    mountedVolumes?: number;
+    diskImages?: number;
+    /** The largest disk. Undefined: any size. */
+    diskMib?: number;
     openFiles?: number;
     /** A sandbox with `vcpus` 0 gets so much. 0: it is refused. */
     sharedCpuMillis: number;

@@ -50,6 +50,40 @@ describeMicrovm('the microvm runtime', () => {
   };
   const inside = async (id: string, script: string) => shIn(service, id, script);
 
+  test('refuses by its field what no virtual machine has', async () => {
+    const many = (count: number, type: 'bind' | 'disk_image') =>
+      Array.from({ length: count }, (_, n) => ({
+        type,
+        host: `/${n}`,
+        guest: `/mount-${n}`,
+        ...(type === 'bind' ? {} : { format: 'raw' }),
+      }));
+    const refusals: [string, Record<string, unknown>, string][] = [
+      ['mounts[6]', { mounts: many(7, 'bind') }, 'at most 6 volumes'],
+      [
+        'mounts[13]',
+        {
+          mounts: [
+            many(1, 'bind')[0],
+            ...many(13, 'disk_image').map((mount) => ({ ...mount, guest: `${mount.guest}-image` })),
+          ],
+        },
+        'at most 12 disk images',
+      ],
+      [
+        'resources.disk_size_mib',
+        { resources: { vcpus: 1, memory_mib: 192, disk_size_mib: 9_000_000 } },
+        'at most 8388608 MiB',
+      ],
+      ['rlimits[0].hard', { rlimits: [{ resource: 'nofile', soft: 1, hard: 1_048_577 }] }, 'up to 1048576'],
+    ];
+    for (const [field, more, words] of refusals) {
+      const { status, body } = await client.post('/v1/sandboxes', request('refused', more), running);
+      expect([status, body.error?.details?.field], JSON.stringify(body)).toEqual([400, field]);
+      expect(body.error.message).toContain(words);
+    }
+  });
+
   test('makes the machine of the specification, with limits around its monitor', async () => {
     const secret = 'canary-of-the-environment';
     const body = await create('spec', {
@@ -65,7 +99,12 @@ describeMicrovm('the microvm runtime', () => {
         hostname: 'box.test',
         scripts: { hello: 'echo from a script' },
       },
-      rlimits: [{ resource: 'nofile', soft: 100, hard: 200 }],
+      rlimits: [
+        { resource: 'nofile', soft: 100, hard: 200 },
+        { resource: 'as', soft: 536_870_912, hard: 536_870_912 },
+        { resource: 'nice', soft: 40, hard: 40 },
+        { resource: 'rtprio', soft: 10, hard: 10 },
+      ],
       patches: [
         { type: 'text', path: '/etc/motd/today', content: 'patched', mode: 0o600, replace: false },
         { type: 'symlink', link: '/etc/link', target: '/etc/motd', replace: false },
@@ -79,6 +118,13 @@ describeMicrovm('the microvm runtime', () => {
       'nproc; hostname; id -un; hello; ulimit -Hn; echo $TOKEN; ls /sys/class/net',
     );
     expect(facts.split('\n')).toEqual(['2', 'box.test', 'ann', 'from a script', '200', secret, 'lo']);
+    expect(await inside(id, "grep -E 'address|nice|realtime p' /proc/self/limits | tr -s ' '")).toBe(
+      [
+        'Max address space 536870912 536870912 bytes',
+        'Max nice priority 40 40',
+        'Max realtime priority 10 10',
+      ].join(' \n'),
+    );
     expect(await inside(id, 'stat -c "%U %a" /etc/link/today; ls /srv 2>&1 || true')).toBe(
       'root 600\nls: /srv: No such file or directory',
     );

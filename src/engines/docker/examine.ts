@@ -65,6 +65,7 @@ async function examineEngine(
         hasAll ? engine : { ...engine, remedy },
         quota,
         capsFinding(runtime),
+        snapshotsFinding(runtime),
         ...(dockerNetwork === 'none' ? [] : [gatewayFinding(runtime, system)]),
         ...(dockerNetwork === 'none' ? [] : [examineSandboxRoom(runtime.bounds.memoryMib)]),
         ...(dockerNetwork === 'none' ? [] : [examineResolvers(systemResolvers(), dockerResolvers ?? [])]),
@@ -101,6 +102,20 @@ function capsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
     state: 'missing',
     found: `volumes with a cap are refused: ${reason}`,
     remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',
+  };
+}
+
+function snapshotsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
+  const check = 'snapshots';
+  const reason = lacks.get('disk_snapshots');
+  if (reason === undefined)
+    return { check, state: 'ok', found: 'disks of sandboxes can be captured, forked and built' };
+  return {
+    check,
+    state: 'missing',
+    found: `snapshots, forks and templates are refused: ${reason}`,
+    remedy:
+      'set {"features": {"containerd-snapshotter": false}} in /etc/docker/daemon.json, and restart Docker; images are then pulled again',
   };
 }
 

@@ -15,6 +15,8 @@ export const CAPABILITIES: readonly Capability[] = [
   'patch_remove',
   'init',
   'rlimits',
+  'rlimit_as',
+  'rlimit_priority',
   'tmpfs',
   'tmpfs_flags',
   'network_off',

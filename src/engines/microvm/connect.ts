@@ -9,6 +9,9 @@ import { ExplainedError } from '../../lib/explained-error.js';
 import type { ValuesOf } from '../../options/option.js';
 import { explainNoDisks } from '../../volumes/storage/disks/probe-disks.js';
 import { Changes } from './changes.js';
+import { MAX_DISK_IMAGES } from './disks/disk-image.js';
+import { LARGEST_DISK_MIB } from './disks/create-disk.js';
+import { MAX_FOLDERS } from './volumes/open-folders.js';
 import { ControlGroups } from './control-groups.js';
 import { ImageUses } from './disks/image-uses.js';
 import { ImageStore } from './images/image-store.js';
@@ -40,6 +43,9 @@ const MIB = 1024 * 1024;
 
 const EMULATION =
   'The processors of sandboxes are EMULATED (--microvm-emulation): this is slow, isolates less than KVM, and is only for tests';
+
+/** `fs.nr_open` of a kernel whose sandbox has not changed it. */
+const OPEN_FILES = 1_048_576;
 
 export async function connectMicrovm(
   options: ValuesOf<typeof MICROVM_OPTIONS>,
@@ -116,6 +122,7 @@ export async function connectMicrovm(
       volumes: surroundings.volumes,
       fileServer: noSharing === undefined ? found : undefined,
       overheadMib: options.microvmOverheadMib,
+      diskWritesMib: options.microvmDiskWritesMib,
       sharedCpuMillis,
       defaultDiskMib: surroundings.defaultDiskMib || DEFAULT_DISK_MIB,
       users: new MonitorUsers(instanceId),
@@ -134,6 +141,10 @@ export async function connectMicrovm(
       vcpus: availableParallelism(),
       memoryMib: Math.floor(totalmem() / MIB),
       smallestMemoryMib: SMALLEST_MEMORY_MIB,
+      openFiles: OPEN_FILES,
+      mountedVolumes: MAX_FOLDERS,
+      diskImages: MAX_DISK_IMAGES,
+      diskMib: LARGEST_DISK_MIB,
       sharedCpuMillis,
     },
     warnings: warnings.length === 0 ? undefined : warnings,

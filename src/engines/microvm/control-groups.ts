@@ -96,14 +96,20 @@ export class ControlGroups {
     const write = (controller: (typeof CONTROLLERS)[number], file: string, value: string) =>
       writeFileSync(join(this.directoryOf(controller, sandboxId), file), value);
     write('pids', 'pids.max', String(PROCESSES));
+    // Several of them on few processors share these by their own.
+    const share = cpuMillis / 1_000;
     if (this.version === 2) {
       write('cpu', 'cpu.max', `${quota} ${PERIOD_MICROS}`);
+      write('cpu', 'cpu.weight', String(Math.min(10_000, Math.max(1, Math.round(100 * share)))));
       write('memory', 'memory.max', bytes);
       this.tryWrite('memory', sandboxId, 'memory.swap.max', '0');
     } else {
       write('cpu', 'cpu.cfs_period_us', String(PERIOD_MICROS));
       write('cpu', 'cpu.cfs_quota_us', quota);
+      write('cpu', 'cpu.shares', String(Math.max(2, Math.round(1_024 * share))));
       write('memory', 'memory.limit_in_bytes', bytes);
+      // With the swap. It is never below the limit of the memory.
+      this.tryWrite('memory', sandboxId, 'memory.memsw.limit_in_bytes', bytes);
     }
     return directories.map((directory) => join(directory, 'cgroup.procs'));
   }

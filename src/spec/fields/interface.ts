@@ -36,7 +36,12 @@ export const interfaceOverrides = field({
   requires: (value) => [
     value?.mac != null && { capability: 'network_mac', what: 'choose the MAC address' },
     value?.mtu != null && { capability: 'network_mtu', what: 'choose the size of packets' },
-    value?.ipv4_address != null && { capability: 'network_address', what: 'choose the IPv4 address' },
+    value?.ipv4_address != null && {
+      capability: 'network_address',
+      what: 'choose the IPv4 address',
+      remedy:
+        'leave it out, or let the operator choose the addresses of sandboxes: --docker-network or --microvm-addresses',
+    },
   ],
   show: (value) => value ?? undefined,
   run: (value) => {

@@ -1,4 +1,5 @@
 import { Type } from 'typebox';
+import type { EngineAbilities } from '../engine-abilities.js';
 import { field, type Requirement } from '../field.js';
 import { checkGuestPath } from '../guest-path.js';
 import { isVolumeMount, MountRequest, SandboxMount, type VolumeMountRequest } from '../mount-schema.js';
@@ -22,7 +23,20 @@ export const mounts = field({
   run: (asked, _, volumes) => ({ mounts: withVolumes(asked, volumes) }),
 });
 
-function checkMounts(asked: readonly MountRequest[]): void {
+const isDiskImage = ({ type }: MountRequest) => type === 'disk_image';
+
+function checkMounts(
+  asked: readonly MountRequest[],
+  _: unknown,
+  { name, bounds: { mountedVolumes, diskImages } }: EngineAbilities,
+): void {
+  refuseMore(
+    asked,
+    isVolumeMount,
+    mountedVolumes,
+    `the ${name} runtime mounts at most ${mountedVolumes} volumes`,
+  );
+  refuseMore(asked, isDiskImage, diskImages, `the ${name} runtime mounts at most ${diskImages} disk images`);
   const guests = new Set<string>();
   const images = new Set<string>();
   for (const [index, mount] of asked.entries()) {
@@ -46,6 +60,16 @@ function checkMounts(asked: readonly MountRequest[]): void {
     if (mount.type === 'tmpfs' && mount.size_mib === 0)
       refuse(`${at}.size_mib`, 'a tmpfs has at least 1 MiB');
   }
+}
+
+function refuseMore(
+  asked: readonly MountRequest[],
+  isCounted: (mount: MountRequest) => boolean,
+  most: number | undefined,
+  message: string,
+): void {
+  const counted = asked.flatMap((mount, index) => (isCounted(mount) ? [index] : []));
+  if (most !== undefined && counted.length > most) refuse(`mounts[${counted[most]}]`, message);
 }
 
 function checkHostPath(path: string, at: string): void {
@@ -76,6 +100,7 @@ function requirementsOf(mount: MountRequest, index: number): (Requirement | fals
           capability: 'mount_quota',
           field: `${at}.quota_mib`,
           what: 'limit what is written through a mount',
+          remedy: 'leave it out, and give the volume a cap instead (capacity_gib)',
         },
       ];
   }

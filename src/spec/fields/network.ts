@@ -14,7 +14,7 @@ import { ports } from './ports.js';
 import { checkSecrets } from './secrets.js';
 
 const NETWORK =
-  'the operator chooses a cluster that enforces NetworkPolicy, or vouches for its network with --kubernetes-network trusted';
+  'the operator runs "sandkeep doctor", which shows the reason; on Kubernetes, a cluster must enforce NetworkPolicy, or the operator vouches for its network with --kubernetes-network trusted';
 
 /** A policy that allows nothing needs no network. */
 function hasNetwork({ network: { enabled = true, policy } = {} }: OtherFields): boolean {

@@ -127,6 +127,6 @@ function guardedRequirement(rule: Rule, index: number): Requirement | false {
     capability: `network_${group}`,
     field: `network.policy.rules[${index}].destination.${key}`,
     what: `open ${group === 'host' ? 'the host' : 'metadata services'} to sandboxes`,
-    remedy: `on Docker the operator opens ${group === 'host' ? 'it' : 'them'} with --docker-allow ${group}`,
+    remedy: `the operator opens ${group === 'host' ? 'it' : 'them'} with --docker-allow ${group} or --microvm-allow ${group}`,
   };
 }

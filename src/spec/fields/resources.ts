@@ -31,8 +31,10 @@ const memory = field({
 const disk = field({
   schema: Nullable(Int32({ description: 'The size of the writable disk in MiB. Null: no limit.' })),
   default: null,
-  check(value, { field: at }) {
+  check(value, { field: at }, { name, bounds }) {
     if (value === 0) refuse(at, 'a disk has at least 1 MiB');
+    if (value !== null && bounds.diskMib !== undefined && value > bounds.diskMib)
+      refuse(at, `the ${name} runtime makes disks of at most ${bounds.diskMib} MiB`);
   },
   requires: (value) => [
     value !== null && {

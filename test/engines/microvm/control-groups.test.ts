@@ -36,3 +36,31 @@ test.skipIf(isMissing)(
     expect(weightOf(emulated)).toBe(before);
   },
 );
+
+test.skipIf(isMissing)(
+  `a virtual machine has a weight by its processors${isMissing ? ` — ${reason}` : ''}`,
+  () => {
+    const groups = ControlGroups.open(newId(), { isEmulated: false })!;
+    const weights = [1_000, 4_000].map((cpuMillis) => {
+      const id = newId();
+      const directories = groups.make(id, { cpuMillis, memoryMib: 64 }).map((file) => dirname(file));
+      const files = directories.flatMap((directory) => [
+        join(directory, 'cpu.shares'),
+        join(directory, 'cpu.weight'),
+      ]);
+      const weight = Number(
+        readFileSync(
+          files.find((file) => existsSync(file))!,
+          'utf8',
+        ),
+      );
+      groups.remove(id);
+      onTestFinished(() => {
+        for (const directory of directories)
+          if (existsSync(dirname(directory))) rmdirSync(dirname(directory));
+      });
+      return weight;
+    });
+    expect(weights[1]).toBe(4 * weights[0]!);
+  },
+);

@@ -6,6 +6,8 @@ import { newId } from '../../../lib/uuid.js';
 const run = promisify(execFile);
 const MIB = 1024 * 1024;
 const PROGRAM_MS = 60_000;
+/** A file of ext4 on the machine has up to 16 TiB. The tables of a larger file system take seconds to make. */
+export const LARGEST_DISK_MIB = 8 * 1024 * 1024;
 /**
  * Empty inode tables of a sparse file are holes, which need no zeroes. The kernel of the sandbox would write 1.6 % of
  * the disk otherwise. The tables and bitmaps are in one place, without copies and without room to grow. A disk of
