@@ -185,6 +185,12 @@ export async function buildApp(
       keyIn: (key, slug) => keyInOrganization(ctx, key, slug),
       slugsOf: (of) => findSlugs(ctx.pool, of),
     });
+    // Nobody takes an engine for tests for another one.
+    api.addHook('onRequest', (_request, reply, done) => {
+      const { warnings = [] } = ctx.runtime;
+      if (warnings.length > 0) void reply.header('x-runtime-warning', warnings.join(' '));
+      done();
+    });
     api.addHook('onRequest', authentication.authenticate);
     addRequestContexts(api, ctx);
     acceptBodies(api);

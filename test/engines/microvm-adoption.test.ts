@@ -47,6 +47,8 @@ describeMicrovm('a service on virtual machines', () => {
       expect(warnings ?? []).toEqual(isEmulated ? [emulated] : expect.not.arrayContaining([emulated]));
     await importTestImage(first.dataDir);
     const before = clientOf(first, first.firstKey!);
+    const { headers } = await before.get('/v1/sandboxes');
+    expect(headers.get('x-runtime-warning') ?? '').toEqual(isEmulated ? emulated : '');
     const { body: volume } = await before.post('/v1/volumes', { name: 'data' });
     const create = async (name: string, cmd: string[], lifecycle = {}, mounts: object[] = []) => {
       const image = { type: 'oci', reference: IMAGE };
