@@ -35,6 +35,8 @@ interface Beside extends Attacked {
 }
 
 const TARGET = 3;
+/** Messages can have ids of sandboxes, so all of them may differ. */
+const SHOWN_ERRORS = 5;
 /** The time in which an attack prepares itself. */
 const PREPARATION_MS = 120_000;
 /** An emulated processor takes seconds for a start. One a second would measure only the queue of starts. */
@@ -64,7 +66,8 @@ export async function neighbours(asked: NeighboursOptions): Promise<void> {
     if (beside.attacked.errors.length > 0 || cells.some((cell) => cell.endsWith('✗'))) missed += 1;
     rows.push([beside.attack, ...cells, String(beside.attacked.errors.length), answersText(beside.answers)]);
     console.error(`${beside.attack}: ${cells.join(' | ')} | ${answersText(beside.answers)}`);
-    for (const error of beside.attacked.errors.slice(0, 3)) console.error(`  ${error}`);
+    const errors = new Set(beside.attacked.errors.map(({ kind, message }) => `${kind}: ${message}`));
+    for (const error of [...errors].slice(0, SHOWN_ERRORS)) console.error(`  ${error}`);
   }
   const head = KINDS.map((kind) => `${kind.toUpperCase()} p99 ms`);
   console.log(table(['NEIGHBOUR', ...head, 'ERRORS', 'ANSWERS TO THE NEIGHBOUR'], rows));
@@ -156,12 +159,20 @@ async function beginAttack({ address, attackerKey }: Installation, name: string,
   };
 }
 
+/** A cell names the failures: work that failed has no time. */
 function compare(kind: Kind, { idle, attacked }: Beside): string {
   const [before, beside] = [p99(idle.times[kind]), p99(attacked.times[kind])];
-  if (before === undefined) return '';
-  if (beside === undefined) return `${before.toFixed(0)} → none ✗`;
+  if (before === undefined) return failuresOf(kind, idle) === 0 ? '' : 'fails beside an idle one ✗';
+  const failed = failuresOf(kind, attacked);
+  const failures = failed === 0 ? '' : `, ${failed} failed`;
+  if (beside === undefined) return `${before.toFixed(0)} → none${failures} ✗`;
   const ratio = beside / before;
-  return `${before.toFixed(0)} → ${beside.toFixed(0)} (${ratio.toFixed(1)}) ${ratio <= TARGET ? '✓' : '✗'}`;
+  const mark = ratio <= TARGET && failed === 0 ? '✓' : '✗';
+  return `${before.toFixed(0)} → ${beside.toFixed(0)} (${ratio.toFixed(1)})${failures} ${mark}`;
+}
+
+function failuresOf(kind: Kind, { errors }: Measured): number {
+  return errors.filter((error) => error.kind === kind).length;
 }
 
 function p99(times: readonly number[]): number | undefined {

@@ -1,6 +1,7 @@
 import { channelSide } from '../exec/channel.js';
 import type { Attack, Attacker } from './attack.js';
 import { PreviewClient, SERVER } from './preview.js';
+import { TAKE, withTake } from './take.js';
 
 const containers = true;
 
@@ -20,6 +21,8 @@ const BURNERS = {
     'while :; do dd if=/dev/zero of=/tmp/f bs=1M count=200 conv=fsync; rm /tmp/f; done',
   ],
   output: ['six sandboxes that write to their logs', 'yes'],
+  inotify: ['six sandboxes that take all inotify instances', `exec ${TAKE} inotify all`],
+  terminals: ['six sandboxes that take all terminals', `exec ${TAKE} terminals all`],
 } as const;
 
 export const ATTACKS_BY_GUESTS: Record<string, Attack> = {
@@ -96,7 +99,8 @@ async function visit(attacker: Attacker, path: string, connections: number): Pro
 }
 
 async function burn(attacker: Attacker, script: string): Promise<string> {
-  await attacker.create(['sh', '-c', script], { resources: { vcpus: 1, memory_mib: 512 } });
+  const resources = { vcpus: 1, memory_mib: 512 };
+  await attacker.create(['sh', '-c', script], { resources, ...withTake() });
   return 'running';
 }
 

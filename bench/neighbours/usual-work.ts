@@ -2,15 +2,16 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Client } from './client.js';
 import { PreviewClient, SERVER } from './preview.js';
+import { TAKE, withTake } from './take.js';
 
 /** The kinds of work whose times are compared. */
-export const KINDS = ['read', 'write', 'file', 'start', 'exec', 'preview'] as const;
+export const KINDS = ['read', 'write', 'file', 'start', 'exec', 'inotify', 'terminal', 'preview'] as const;
 export type Kind = (typeof KINDS)[number];
 
 export interface Measured {
   /** Milliseconds from the moment at which a request was due. */
   times: Record<Kind, number[]>;
-  errors: string[];
+  errors: { kind: Kind; message: string }[];
 }
 
 const PATIENCE_MS = 120_000;
@@ -19,7 +20,7 @@ const MOST_OPEN = 100;
 
 /**
  * The work of an organization that uses little: reads, writes, files, starts, commands and requests to a preview, at a
- * fixed rate.
+ * fixed rate. Some commands need an inotify instance or a terminal.
  */
 export class UsualWork {
   private constructor(
@@ -40,7 +41,7 @@ export class UsualWork {
     const sandbox = await client.json<{ id: string }>(
       'POST',
       '/v1/sandboxes?start=true&wait_for=running',
-      specOf(image, image === undefined ? ['sleep', '1000000'] : SERVER),
+      image === undefined ? specOf(image, ['sleep', '1000000']) : { ...specOf(image, SERVER), ...withTake() },
     );
     const preview = image === undefined ? undefined : await PreviewClient.open(client, sandbox.id);
     const work = new UsualWork(client, image, sandbox.id, volume.id, preview, startMs);
@@ -51,7 +52,7 @@ export class UsualWork {
   /** A request without an answer within half a minute is an error. */
   async measure(seconds: number): Promise<Measured> {
     const measured: Measured = {
-      times: { read: [], write: [], file: [], start: [], exec: [], preview: [] },
+      times: { read: [], write: [], file: [], start: [], exec: [], inotify: [], terminal: [], preview: [] },
       errors: [],
     };
     const until = performance.now() + seconds * 1000;
@@ -66,9 +67,9 @@ export class UsualWork {
       ...(this.image === undefined
         ? []
         : [
-            repeat(measured, 'exec', until, 250, () =>
-              this.expect('POST', `/v1/sandboxes/${this.sandbox}/exec`, { cmd: 'true' }),
-            ),
+            repeat(measured, 'exec', until, 250, () => this.exec('true')),
+            repeat(measured, 'inotify', until, 500, () => this.exec(TAKE, 'inotify')),
+            repeat(measured, 'terminal', until, 500, () => this.exec(TAKE, 'terminals')),
             repeat(measured, 'preview', until, 100, () => this.visit()),
           ]),
     ];
@@ -83,6 +84,13 @@ export class UsualWork {
   private async visit(): Promise<void> {
     const { status } = await this.preview!.get('/');
     if (status !== 200) throw new Error(`GET / of the preview: ${status}`);
+  }
+
+  private async exec(cmd: string, ...args: string[]): Promise<void> {
+    const path = `/v1/sandboxes/${this.sandbox}/exec`;
+    const ended = await this.client.json<{ exit_code: number; stderr: string }>('POST', path, { cmd, args });
+    if (ended.exit_code !== 0)
+      throw new Error(ended.stderr.trim() || `${cmd} exited with ${ended.exit_code}`);
   }
 
   private async createAndDelete(): Promise<void> {
@@ -160,7 +168,7 @@ async function repeat(
         times[kind].push(performance.now() - begun);
         if (after) await inTime(after());
       } catch (error) {
-        errors.push(`${kind}: ${(error as Error).message}`);
+        errors.push({ kind, message: (error as Error).message });
       }
     })();
     open.add(once);
