@@ -11,6 +11,7 @@ import { events } from './events.js';
 import { exec, type ExecOptions } from './exec.js';
 import { fairPath, type FairPathOptions } from './fair-path.js';
 import { firstStart } from './first-start.js';
+import { refuseFlags, runtimeOption, type RuntimeName } from './flags.js';
 import { gateway, type GatewayOptions } from './gateway.js';
 import { kubernetesChanges, type ChangesOptions } from './kubernetes/changes.js';
 import { kubernetesStarts, type StartsOptions } from './kubernetes/starts.js';
@@ -38,8 +39,13 @@ import { usage } from './usage.js';
 const EMULATION = ['--emulation', 'with microvm: emulated processors, where KVM is absent'] as const;
 const KERNEL = ['--kernel <path>', 'with microvm: the kernel of virtual machines'] as const;
 
+const WITH_MICROVM = 'with --runtime microvm';
+const WITHOUT_MICROVM = 'without --runtime microvm';
+
+type StartBench = Omit<StartOptions & MicrovmStartOptions, 'pool'> & { pool?: number; runtime: RuntimeName };
+type NeighboursBench = Omit<NeighboursOptions, 'microvm'> & MicrovmOptions & { runtime: RuntimeName };
 type SnapshotsBench = SnapshotsOptions &
-  MicrovmOptions & { cycles?: number; minutes: number; runtime: string };
+  MicrovmOptions & { cycles?: number; minutes: number; runtime: RuntimeName };
 
 await new Command('bench')
   .description(
@@ -198,18 +204,21 @@ await new Command('bench')
       .option('--rounds <n>', 'number of rounds', count, 12)
       .option('--at-once <n,n>', 'numbers of starts at once', counts, [8, 32])
       .option('--prepared <n>', 'networks that wait for sandboxes', natural, 8)
-      .option('--pool <n>', 'sandboxes that a pool keeps ready', natural, 8)
-      .option(
-        '--runtime <name>',
-        'docker, or microvm: the times and sizes of virtual machines alone',
-        'docker',
-      )
+      .option('--pool <n>', 'sandboxes that a pool keeps ready; default: 8, with microvm 1', natural)
+      .option('--fill <n>', 'with microvm: then starts as many sandboxes that run at once', count)
+      .addOption(runtimeOption('docker, or microvm: the times and sizes of virtual machines alone'))
       .option(...EMULATION)
       .option(...KERNEL)
       .option(...dockerSocketOption())
-      .action(({ runtime, ...options }: StartOptions & MicrovmStartOptions & { runtime: string }) =>
-        runtime === 'microvm' ? startMicrovm(options) : start(options),
-      ),
+      .action((options: StartBench, command: Command) => {
+        if (options.runtime === 'microvm') {
+          refuseFlags(command, ['atOnce', 'prepared', 'dockerSocket'], WITH_MICROVM);
+          // The pool of a round needs one. Others would share the processors with what is measured.
+          return startMicrovm({ ...options, pool: options.pool ?? 1 });
+        }
+        refuseFlags(command, ['fill', 'emulation', 'kernel'], WITHOUT_MICROVM);
+        return start({ ...options, pool: options.pool ?? 8 });
+      }),
   )
   .addCommand(
     new Command('many')
@@ -239,14 +248,21 @@ await new Command('bench')
       )
       .option('--minutes <n>', 'begin no cycle after so long', positive, 60)
       .option('--image <reference>', 'an image with a shell, pulled when the engine lacks it', 'busybox')
-      .option('--runtime <name>', 'docker, or microvm: those of a virtual machine alone', 'docker')
+      .addOption(runtimeOption('docker, or microvm: those of a virtual machine alone'))
       .option(...EMULATION)
       .option(...KERNEL)
       .option(...dockerSocketOption())
-      .action((options: SnapshotsBench) => {
+      .action((options: SnapshotsBench, command: Command) => {
         const { cycles, runtime } = options;
-        if (runtime === 'microvm') return snapshotsMicrovm(options);
-        return cycles === undefined ? snapshots(options) : snapshotCycles({ ...options, cycles });
+        if (runtime === 'microvm')
+          refuseFlags(command, ['cycles', 'prepared', 'image', 'dockerSocket'], WITH_MICROVM);
+        else refuseFlags(command, ['emulation', 'kernel'], WITHOUT_MICROVM);
+        if (cycles === undefined) {
+          refuseFlags(command, ['minutes'], 'without --cycles');
+          return runtime === 'microvm' ? snapshotsMicrovm(options) : snapshots(options);
+        }
+        refuseFlags(command, ['rounds', 'mib', 'copies', 'prepared'], 'with --cycles');
+        return snapshotCycles({ ...options, cycles });
       }),
   )
   .addCommand(
@@ -277,25 +293,19 @@ await new Command('bench')
       .option('--seconds <n>', 'duration of each measurement', count, 10)
       .option('--image <reference>', 'an image with a shell; without it the runtime is simulated')
       .option('--only <names>', 'only these attacks, separated by commas', words, [])
-      .option('--runtime <name>', 'docker, or microvm with an image of its own', 'docker')
+      .addOption(runtimeOption('docker, or microvm with an image of its own'))
       .option(...EMULATION)
       .option(...KERNEL)
       .option(...dockerSocketOption())
-      .action(
-        ({
-          runtime,
-          emulation,
-          kernel,
-          ...options
-        }: Omit<NeighboursOptions, 'microvm'> & MicrovmOptions & { runtime: string }) =>
-          neighbours({
-            ...options,
-            microvm:
-              runtime === 'microvm'
-                ? { ...(emulation && { emulation }), ...(kernel !== undefined && { kernel }) }
-                : undefined,
-          }),
-      ),
+      .action(({ runtime, emulation, kernel, ...options }: NeighboursBench, command: Command) => {
+        if (runtime === 'docker') {
+          refuseFlags(command, ['emulation', 'kernel'], WITHOUT_MICROVM);
+          return neighbours(options);
+        }
+        refuseFlags(command, ['image', 'dockerSocket'], WITH_MICROVM);
+        const microvm = { ...(emulation && { emulation }), ...(kernel !== undefined && { kernel }) };
+        return neighbours({ ...options, microvm });
+      }),
   )
   .addCommand(
     new Command('previews')
