@@ -26,6 +26,7 @@ import { pgbench, type PgbenchOptions } from './speed/pgbench.js';
 import { scaleOut } from './speed/scale-out.js';
 import type { SpeedOptions } from './speed/sides.js';
 import { snapshotCycles } from './snapshot-cycles.js';
+import { snapshotCyclesMicrovm } from './snapshot-cycles-microvm.js';
 import { snapshots, type SnapshotsOptions } from './snapshots.js';
 import { snapshotsMicrovm } from './snapshots-microvm.js';
 import { soak } from './speed/soak.js';
@@ -243,7 +244,7 @@ await new Command('bench')
       .option('--prepared <n>', 'networks that wait for sandboxes', natural, 8)
       .option(
         '--cycles <n>',
-        'replaces the times: as many creates, snapshots, starts from them, forks and deletes, and the disk of the engine before and after',
+        'replaces the times: as many creates, snapshots, starts from them, forks and deletes, and what the engine has before and after',
         count,
       )
       .option('--minutes <n>', 'begin no cycle after so long', positive, 60)
@@ -254,15 +255,15 @@ await new Command('bench')
       .option(...dockerSocketOption())
       .action((options: SnapshotsBench, command: Command) => {
         const { cycles, runtime } = options;
-        if (runtime === 'microvm')
-          refuseFlags(command, ['cycles', 'prepared', 'image', 'dockerSocket'], WITH_MICROVM);
+        if (runtime === 'microvm') refuseFlags(command, ['prepared', 'image', 'dockerSocket'], WITH_MICROVM);
         else refuseFlags(command, ['emulation', 'kernel'], WITHOUT_MICROVM);
         if (cycles === undefined) {
           refuseFlags(command, ['minutes'], 'without --cycles');
           return runtime === 'microvm' ? snapshotsMicrovm(options) : snapshots(options);
         }
         refuseFlags(command, ['rounds', 'mib', 'copies', 'prepared'], 'with --cycles');
-        return snapshotCycles({ ...options, cycles });
+        const bounded = { ...options, cycles };
+        return runtime === 'microvm' ? snapshotCyclesMicrovm(bounded) : snapshotCycles(bounded);
       }),
   )
   .addCommand(

@@ -1,5 +1,5 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 
 const ROOT = '/sys/fs/cgroup';
 const CONTROLLERS = ['cpu', 'memory', 'pids'] as const;
@@ -11,6 +11,16 @@ function groupOf(pid: number, controller: (typeof CONTROLLERS)[number]): string 
   const parts = lines.map((line) => /^\d+:([^:]*):(.*)$/.exec(line)!);
   if (isVersion2()) return join(ROOT, parts.find(([, names]) => names === '')![2]!);
   return join(ROOT, controller, parts.find(([, names]) => names!.split(',').includes(controller))![2]!);
+}
+
+/** The directories with the control groups of the sandboxes of an installation, one of which has this monitor. */
+export function groupDirectoriesOf(monitor: number): string[] {
+  return [...new Set(CONTROLLERS.map((controller) => dirname(groupOf(monitor, controller))))];
+}
+
+export function groupsIn(directories: readonly string[]): number {
+  const names = directories.map((directory) => readdirSync(directory, { withFileTypes: true }));
+  return names.flat().filter((entry) => entry.isDirectory()).length;
 }
 
 /**
