@@ -8,7 +8,7 @@ import { isAlive } from '../../src/engines/microvm/processes.js';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { instantFromMicros, shortInstant } from '../../src/lib/instant.js';
 import { makeClient, type Client } from '../support/client.js';
-import { describeMicrovm, kernel } from '../support/microvm/needs.js';
+import { describeMicrovm, onMachines } from '../support/microvm/needs.js';
 import { IMAGE, importTestImage } from '../support/microvm/service.js';
 import { until, untilStatus } from '../support/polling.js';
 import {
@@ -37,9 +37,8 @@ describeMicrovm('a reboot of the machine', () => {
 
   async function serve(options?: LaunchOptions): Promise<Served> {
     const dataDir = join(folder!, 'data');
-    const machines = ['--runtime', 'microvm', '--microvm-emulation', '--microvm-kernel', kernel!];
     const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
-    const all = ['serve', ...fixed, ...machines, '--default-disk-mib', '256', '--data-dir', dataDir];
+    const all = ['serve', ...fixed, ...onMachines(), '--default-disk-mib', '256', '--data-dir', dataDir];
     return ready(launch(all, options), dataDir);
   }
 

@@ -10,7 +10,7 @@ import { readRecord } from '../../src/engines/microvm/read-record.js';
 import { newId } from '../../src/lib/uuid.js';
 import { expectRefused, NO_DOCKER, run, urlOf } from '../support/cli.js';
 import { makeClient } from '../support/client.js';
-import { describeMicrovm, kernel } from '../support/microvm/needs.js';
+import { describeMicrovm, onMachines } from '../support/microvm/needs.js';
 import { IMAGE, importTestImage } from '../support/microvm/service.js';
 import { until, untilStatus } from '../support/polling.js';
 import { cleanUp, launch, makeFolder, ready, stop } from '../support/processes.js';
@@ -40,10 +40,9 @@ describeMicrovm('sandkeep uninstall of virtual machines', () => {
   const routes = () => execFileSync('ip', ['route', 'show', SUBNET], { encoding: 'utf8' });
 
   test('lists them without --yes, and then ends and removes them, where there is no Docker engine', async () => {
-    const machines = ['--runtime', 'microvm', '--microvm-emulation', '--microvm-kernel', kernel!];
     const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
     const place = ['--default-disk-mib', '256', '--data-dir', dataDir, '--microvm-addresses', SUBNET];
-    const service = await ready(launch(['serve', ...fixed, ...machines, ...place]), dataDir);
+    const service = await ready(launch(['serve', ...fixed, ...onMachines(), ...place]), dataDir);
     await importTestImage(dataDir);
     const org = { id: '', name: '', slug: '' };
     const client = makeClient(service.url, { org, key: service.firstKey!, keyId: '' });
