@@ -1,5 +1,8 @@
+import { once } from 'node:events';
 import { existsSync, rmSync, truncateSync } from 'node:fs';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
+import { text as textOf } from 'node:stream/consumers';
 import { afterEach, expect, test } from 'vitest';
 import { placesOf } from '../../src/engines/microvm/places.js';
 import { readRecord } from '../../src/engines/microvm/read-record.js';
@@ -10,7 +13,14 @@ import { allEvents, openEvents } from '../support/event-stream.js';
 import { describeMicrovm, onMachines } from '../support/microvm/needs.js';
 import { IMAGE, importTestImage } from '../support/microvm/service.js';
 import { until, untilStatus } from '../support/polling.js';
-import { cleanUp, kill, launch, makeFolder, ready, type Served } from '../support/processes.js';
+import { cleanUp, inDatabase, kill, launch, makeFolder, ready, type Served } from '../support/processes.js';
+
+/**
+ * Serves a preview, and adds one to a number in its memory for each line that a pipe gets. It uses no processor time
+ * while it waits for a line, so the sandbox becomes idle.
+ */
+const COUNTER = `mkdir -p /tmp/web; echo hello > /tmp/web/index.html; httpd -p 8000 -h /tmp/web
+mkfifo /tmp/ask /tmp/answer; i=0; while read _ < /tmp/ask; do echo $((i += 1)) > /tmp/answer; done`;
 
 const waits = (status: string) => ({ wait_for: status, wait_timeout: 120 });
 
@@ -26,8 +36,8 @@ describeMicrovm('a paused virtual machine', () => {
 
   async function serve(): Promise<void> {
     const dataDir = join(folder!, 'data');
-    const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
-    const options = ['--default-disk-mib', '256', '--data-dir', dataDir];
+    const fixed = ['--json', '--port', '0', '--log-level', 'error', '--default-disk-mib', '256'];
+    const options = ['--preview-host', '127.0.0.1', '--preview-port', '0', '--data-dir', dataDir];
     served = await ready(launch(['serve', ...fixed, ...onMachines(), ...options]), dataDir);
   }
 
@@ -163,4 +173,93 @@ describeMicrovm('a paused virtual machine', () => {
     );
     rmSync(join(served.dataDir, 'image.tar'), { force: true });
   });
+
+  test('resumes for a command and for a request to a preview when idleness has paused it, and is billed for storage alone', async () => {
+    await begin();
+    // The worker looks each 1.5 seconds: its looks alone take too little processor time to keep the sandbox active.
+    const lifecycle = { on_idle: 'pause', idle_timeout_secs: 15 };
+    const id = await create(['sh', '-c', COUNTER], { network: { enabled: false }, lifecycle });
+    const count = async () => inside(id, 'echo > /tmp/ask; cat /tmp/answer');
+    const untilPaused = async () => {
+      const { body } = await untilStatus(client, id, 'stopped');
+      const record = (await readRecord(places(id)))!;
+      expect([body.stop_reason, body.paused_at]).toEqual(['idle', body.stopped_at]);
+      expect(body.stopped_at).toBe(shortInstant(instantFromMicros(record.end!.endedAt)));
+      expect(existsSync(memoryFile(places(id).run))).toBe(true);
+      return Math.ceil(record.savedBytes! / 1024 / 1024);
+    };
+    const show = 'cat /proc/sys/kernel/random/boot_id';
+    const boot = await inside(id, show);
+    expect(await count()).toBe('1\n');
+    await inside(id, `echo kept > /dev/shm/memory; date -s '2001-02-03 04:05:06'`);
+    const { body: preview } = await client.post(at(id, 'previews'), { port: 8000 });
+
+    const saved = [await untilPaused()];
+    // A read of the sandbox does not resume it.
+    expect((await client.get(at(id))).body.status).toBe('stopped');
+    expect(await inside(id, `cat /dev/shm/memory; ${show}`)).toBe(`kept\n${boot}`);
+    expect(await count()).toBe('2\n');
+    expect(Math.abs(Number(await inside(id, 'date +%s')) - Date.now() / 1_000)).toBeLessThan(60);
+
+    saved.push(await untilPaused());
+    const answer = await until(
+      () => askPreview(preview),
+      ({ status }) => status === 200,
+    );
+    expect(answer.text).toBe('hello\n');
+    expect(await count()).toBe('3\n');
+    expect(await inside(id, show)).toBe(boot);
+    await client.post(at(id, 'stop'), {}, waits('stopped'));
+
+    // A slow machine may have paused it once more.
+    const { ran, paused } = await timesOf(id);
+    expect(paused.slice(0, 2).map(({ memory_mib }) => memory_mib)).toEqual(saved);
+    const own = (row: Record<string, unknown>) => row['sandbox_id'] === id || row['volume_id'] === id;
+    const sum = (rows: Record<string, number>[], field: string) =>
+      rows.filter(own).reduce((all, row) => all + row[field]!, 0);
+    const { body: storage } = await client.get('/v1/billing/usage/storage');
+    const { body: compute } = await client.get('/v1/billing/usage/sandbox');
+    const stored = paused.reduce((all, { seconds, memory_mib }) => all + seconds * memory_mib, 0);
+    expect(sum(storage.rows, 'mib_seconds')).toBeCloseTo(stored, 2);
+    expect(sum(compute.rows, 'vcpu_seconds')).toBeCloseTo(ran, 4);
+    expect(sum(compute.rows, 'mem_mib_seconds')).toBeCloseTo(ran * 192, 2);
+  });
+
+  /** From the runs: how long the sandbox ran, and each time from the end of a run with its memory to the next start. */
+  async function timesOf(id: string): Promise<{ ran: number; paused: Pause[] }> {
+    return inDatabase(served.dataDir, async (database) => {
+      const { rows: runs } = await database.query<{ ran: number }>(
+        `select sum(extract(epoch from stopped_at - started_at))::float8 as ran from runs where sandbox_id = $1`,
+        [id],
+      );
+      const { rows: paused } = await database.query<Pause & Record<string, unknown>>(
+        `select extract(epoch from coalesce(lead(r.started_at) over (order by r.started_at), p.to_at) - r.stopped_at)::float8
+             as seconds, p.memory_mib
+         from runs r left join pauses p on p.org_id = r.org_id and p.run_id = r.id
+         where r.sandbox_id = $1 order by r.started_at`,
+        [id],
+      );
+      return { ran: runs[0]!.ran, paused: paused.filter(({ memory_mib }) => memory_mib !== null) };
+    });
+  }
 });
+
+interface Pause {
+  seconds: number;
+  memory_mib: number;
+}
+
+async function askPreview({
+  origin,
+  token,
+}: {
+  origin: string;
+  token: string;
+}): Promise<{ status: number | undefined; text: string }> {
+  const { host, port } = new URL(origin);
+  const headers = { host, authorization: `Bearer ${token}`, prefer: 'wait=60' };
+  const sent = httpRequest({ host: '127.0.0.1', port, agent: false, headers });
+  sent.end();
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+  return { status: answer.statusCode, text: await textOf(answer) };
+}
