@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sandboxesDirectory, snapshotsDirectory } from '../../src/engines/microvm/places.js';
@@ -18,26 +18,16 @@ import {
   type Served,
 } from '../support/processes.js';
 import { ended, fromSnapshot, typesOf } from '../support/snapshots.js';
+import { ageDrafts } from './support/age-drafts.js';
+import { ArmedPrograms } from './support/armed-programs.js';
 import { unlessCut } from './support/unless-cut.js';
 
 const RUNNING = { wait_for: 'running', wait_timeout: 120 };
 const SMALL = { resources: { vcpus: 1, memory_mib: 192 }, network: { enabled: false } };
 
-/** The moments of a program that the service runs: it kills the service, and ends without a part of its work. */
-const PROGRAM = (real: string, armed: string) => `#!/bin/bash
-moment=$(cat ${armed} 2>/dev/null)
-rm -f ${armed}
-case "$moment" in
-  before) kill -9 $PPID ;;
-  middle) head -c 100000 "\${@: -2:1}" > "\${@: -1}"; kill -9 $PPID ;;
-  after) ${real} "$@"; kill -9 $PPID ;;
-  *) exec ${real} "$@" ;;
-esac
-`;
-type Moment = 'before' | 'middle' | 'after';
-
 describeMicrovm('snapshots of virtual machines after a kill -9', () => {
   let folder: string;
+  let programs: ArmedPrograms;
   let service: Served;
   let client: Client;
   let key: string;
@@ -45,14 +35,7 @@ describeMicrovm('snapshots of virtual machines after a kill -9', () => {
 
   beforeAll(async () => {
     folder = makeFolder();
-    mkdirSync(join(folder, 'bin'));
-    for (const [name, real] of [
-      ['cp', '/bin/cp'],
-      ['qemu-img', '/usr/bin/qemu-img'],
-    ] as const) {
-      writeFileSync(join(folder, 'bin', name), PROGRAM(real, armedFile(name)));
-      chmodSync(join(folder, 'bin', name), 0o755);
-    }
+    programs = new ArmedPrograms(folder);
     await serve();
     await importTestImage(service.dataDir);
     const image = { type: 'oci', reference: IMAGE };
@@ -66,22 +49,24 @@ describeMicrovm('snapshots of virtual machines after a kill -9', () => {
     await cleanUp(folder);
   });
 
-  const armedFile = (program: string) => join(folder, `armed-${program}`);
   const engine = () => join(service.dataDir, 'microvm');
 
   async function serve(): Promise<void> {
     const dataDir = join(folder, 'data');
+    ageDrafts(snapshotsDirectory(join(dataDir, 'microvm')));
     const fixed = ['--json', '--port', '0', '--preview-host', 'none', '--log-level', 'error'];
     const args = ['serve', ...fixed, ...onMachines(), '--default-disk-mib', '256', '--data-dir', dataDir];
-    const path = `PATH=${join(folder, 'bin')}:${process.env['PATH'] ?? ''}`;
-    service = await ready(launch(args, { under: ['env', path] }), dataDir);
+    service = await ready(launch(args, { under: programs.under }), dataDir);
     key ??= service.firstKey!;
     client = makeClient(service.url, { org: { id: '', name: '', slug: '' }, key, keyId: '' });
   }
 
   /** Arms the program, carries out the work, and starts the service again after its end. */
-  async function killAt(program: string, moment: Moment, work: () => Promise<unknown>): Promise<void> {
-    writeFileSync(armedFile(program), moment);
+  async function killAt(
+    [program, moment]: Parameters<ArmedPrograms['arm']>,
+    work: () => Promise<unknown>,
+  ): Promise<void> {
+    programs.arm(program, moment);
     const working = work().catch(unlessCut);
     await service.exited;
     await working;
@@ -136,7 +121,7 @@ describeMicrovm('snapshots of virtual machines after a kill -9', () => {
     'the service dies %s the copy of a disk: the sandbox runs on, and the capture is completed once',
     async (moment) => {
       let id = '';
-      await killAt('cp', moment, async () => {
+      await killAt(['cp', moment], async () => {
         const { body } = await client.post('/v1/snapshots', {
           kind: 'disk',
           sandbox_id: source,
@@ -153,7 +138,7 @@ describeMicrovm('snapshots of virtual machines after a kill -9', () => {
 
   test('the service dies after the disk of a sandbox is made: it starts once, with the files of the snapshot', async () => {
     const request = fromSnapshot('made', 'after', SMALL);
-    await killAt('qemu-img', 'after', async () => client.post('/v1/sandboxes', request, { start: true }));
+    await killAt(['qemu-img', 'after'], async () => client.post('/v1/sandboxes', request, { start: true }));
     const { body } = await until(
       async () => client.get('/v1/sandboxes/by-name/made'),
       (answer) => answer.body.status === 'running',
