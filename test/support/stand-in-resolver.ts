@@ -1,7 +1,8 @@
 import { decode, encode, type Answer } from 'dns-packet';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
+import { freePort } from './free-port.js';
 
 export interface Asked {
   name: string;
@@ -50,9 +51,10 @@ export async function startNameServer(
     };
     socket.on('data', (data: Buffer) => void answer(data.subarray(2), 'tcp').then(send));
   });
-  tcp.listen(0, address);
+  // Nobody has it for UDP either.
+  const port = await freePort();
+  tcp.listen(port, address);
   await once(tcp, 'listening');
-  const { port } = tcp.address() as AddressInfo;
   const udp = createSocket(address.includes(':') ? 'udp6' : 'udp4');
   udp.on('message', (message, from) => {
     void answer(message, 'udp').then((bytes) => bytes && udp.send(bytes, from.port, from.address));
