@@ -15,7 +15,7 @@ import { clientHello, Front, OTHER_SANDBOX, outcomeOf, settingsOf } from '../sup
 const SERVER = '127.2.0.1';
 const GOOD: Rule = { direction: 'egress', destination: { domain: 'good.example' }, action: 'allow' };
 /** A busy machine sends the first bytes late. */
-const PATIENT = { firstBytesMs: 30_000, serverFirstMs: 1_000 };
+const PATIENT = { firstBytesMs: 30_000, serverFirstMs: 10_000 };
 const HURRIED = { firstBytesMs: 1_000, serverFirstMs: 200 };
 const GET = (host: string) => `GET / HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
 
@@ -400,7 +400,7 @@ describe('a strict connection by another protocol', () => {
   });
 
   it('may let its server speak first, but TLS and HTTP are judged also when they come late', async () => {
-    open([GOOD]);
+    open([GOOD], {}, undefined, { ...PATIENT, serverFirstMs: 200 });
     front.bind('good.example', SERVER);
     const got: string[] = [];
     await front.serveRaw(SERVER, 25, (socket) => {

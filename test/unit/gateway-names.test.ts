@@ -314,7 +314,7 @@ it('answers an organization while ten others wait for silent name servers', asyn
       table.set(settingsOf(ALLOWED, dns, { id: address, orgId: `slow ${org}`, address }));
       for (let at = 0; at < 60; at += 1) waiting.push(send(queryOf(`${sandbox}-${at}.example.com`), address));
     }
-  const dns = { nameservers: [`127.0.0.1:${good.port}`] };
+  const dns = { nameservers: [`127.0.0.1:${good.port}`], queryTimeoutMs: 60_000 };
   table.set(settingsOf(ALLOWED, dns, { id: 'other', orgId: 'p', address: '10.77.0.9' }));
   expect(await send(queryOf('example.com'), '10.77.0.9')).toMatchObject({
     code: NO_ERROR,

@@ -16,7 +16,7 @@ import { askAndStare } from '../../support/unread-response.js';
 let service: TestService;
 let client: Client;
 beforeAll(async () => {
-  service = await startTestService({ settings: { usageStallMs: 700, maxExports: 2 } });
+  service = await startTestService({ settings: { usageStallMs: 5_000, maxExports: 2 } });
   client = await orgWithEvents();
 });
 afterAll(() => service.close());

@@ -27,7 +27,7 @@ let browser: HttpBrowser;
 
 beforeAll(async () => {
   issuer = await startHostileIssuer();
-  service = await startServiceWith(localProvider(issuer.issuer, { timeoutMs: 2_000 }), { worker: false });
+  service = await startServiceWith(localProvider(issuer.issuer), { worker: false });
 });
 afterAll(async () => {
   await service.close();
@@ -346,7 +346,7 @@ describe('a provider that', () => {
     const liar = await startHostileIssuer();
     onTestFinished(() => liar.close());
     liar.answer('/.well-known/openid-configuration', json(metadata(liar.issuer)));
-    const other = await startServiceWith(localProvider(liar.issuer, { timeoutMs: 2_000 }), { worker: false });
+    const other = await startServiceWith(localProvider(liar.issuer), { worker: false });
     onTestFinished(() => other.close());
     const own = new HttpBrowser();
     const first = await own.request(`${other.url}/console/sign-in/provider`);

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Overloaded } from '../../../src/db/pool.js';
 import { POOL_SLOTS } from '../../../src/db/request-connections.js';
 import { inTransaction } from '../../../src/db/transaction.js';
 import type { Client } from '../../support/client.js';
@@ -29,16 +30,22 @@ const blocked = () => backends(`wait_event = 'advisory'`);
 test('an organization whose statements are slow leaves connections to others', async () => {
   const slow = await inTransaction(service.ctx.pool, async (tx) => {
     await tx.query('select pg_advisory_xact_lock($1)', [LOCK]);
-    const asked = Array.from({ length: 3 * POOL_SLOTS.total }, () =>
-      poolOf(greedy).query('select pg_advisory_xact_lock_shared($1)', [LOCK]),
+    const asked = Promise.allSettled(
+      Array.from({ length: 3 * POOL_SLOTS.total }, () =>
+        poolOf(greedy).query('select pg_advisory_xact_lock_shared($1)', [LOCK]),
+      ),
     );
     await until(blocked, (pids) => pids.length === POOL_SLOTS.each);
     for (let count = 0; count < 50; count += 1) await poolOf(modest).query('select 1');
     expect((await modest.get('/v1/volumes')).status).toBe(200);
     expect(await blocked()).toHaveLength(POOL_SLOTS.each);
-    return asked;
+    return { asked };
   });
-  expect(await Promise.all(slow)).toHaveLength(3 * POOL_SLOTS.total);
+  const ended = await slow.asked;
+  // A busy machine may let a statement wait for its slot for too long.
+  const refusals = ended.flatMap((each) => (each.status === 'rejected' ? [each.reason] : []));
+  expect(refusals.filter((reason) => !(reason instanceof Overloaded))).toEqual([]);
+  expect(ended.length - refusals.length).toBeGreaterThanOrEqual(POOL_SLOTS.each);
 });
 
 test('statements that fail and connections that end return their slots', async () => {

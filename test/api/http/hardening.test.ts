@@ -11,12 +11,12 @@ import { startTestService, type TestService } from '../../support/service.js';
 let service: TestService;
 let client: Client;
 beforeAll(async () => {
-  service = await startTestService({ worker: false, settings: { bodyTimeoutMs: 800 } });
+  service = await startTestService({ worker: false });
   client = await service.newOrg();
 });
 afterAll(() => service.close());
 
-const talk = (parts: string | string[], pauseMs = 0) => exchangeRaw(service.url, parts, pauseMs);
+const talk = (parts: string | string[], pauseMs = 0, { url } = service) => exchangeRaw(url, parts, pauseMs);
 
 const SECURE = {
   'cache-control': 'no-store',
@@ -158,9 +158,19 @@ describe('every error has the envelope', () => {
 });
 
 describe('a slow client', () => {
+  let hurried: TestService;
+  beforeAll(async () => {
+    hurried = await startTestService({
+      worker: false,
+      settings: { bodyTimeoutMs: 800 },
+      beside: service,
+    });
+  });
+  afterAll(() => hurried.close());
+
   test('is cut off with 408 while it sends the headers', async () => {
     const began = performance.now();
-    const text = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400);
+    const text = await talk(['GET /v1/sandboxes HTTP/1.1\r\n', 'host: x\r\n', 'x-a: b\r\n'], 400, hurried);
     expect(text).toContain('HTTP/1.1 408 ');
     expect(JSON.parse(text.slice(text.indexOf('\r\n\r\n'))).error.code).toBe('request_timeout');
     // Node's default limit is one minute.
@@ -170,14 +180,14 @@ describe('a slow client', () => {
   test('is cut off with 408 while it sends the body', async () => {
     const body = ['content-type: application/json', 'content-length: 100'];
     const head = requestHead('POST /v1/sandboxes', client.key, ...body);
-    const text = await talk([`${head}{`, ' ', ' '], 400);
+    const text = await talk([`${head}{`, ' ', ' '], 400, hurried);
     expect(text).toContain('HTTP/1.1 408 ');
   });
 
   test('is cut off while it sends an upload that was refused, as with any other body', async () => {
     const path = '/v1/volumes/0199c0de-0000-7000-8000-000000000000/files/content';
     const head = requestHead(`PUT ${path}`, makeKey(), 'x-msb-file-path: a', 'content-length: 100');
-    const text = await talk(`${head}{`);
+    const text = await talk(`${head}{`, 0, hurried);
     expect(text).toContain('HTTP/1.1 401 ');
   });
 });

@@ -86,15 +86,22 @@ test('a service that stops answers waiting refusals at once', async () => {
   const settings = { rateLimit: 1, refusalGapMs: 1_000 };
   const stopped = await startTestService({ worker: false, settings, beside: service });
   const { key } = await createKey(service.ctx.pool, client.org.id, 'stopping', operator('test'));
-  const ask = async () =>
-    (await fetch(`${stopped.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } })).status;
-  const asked = Array.from({ length: 190 }, ask);
-  await Promise.race(asked);
-  // The last of them would be answered after some three minutes.
+  let answered = 0;
+  const ask = async () => {
+    await fetch(`${stopped.url}/v1/me/org`, { headers: { authorization: `Bearer ${key}` } });
+    answered += 1;
+  };
+  // Ten are answered at once.
+  const asked = Promise.allSettled(Array.from({ length: 29 }, ask));
+  await until(
+    () => Promise.resolve(answered),
+    (count) => count >= 10,
+  );
+  // The last refusal would be answered after some 19 seconds.
   const began = performance.now();
   await stopped.close(300_000);
-  expect(performance.now() - began).toBeLessThan(100_000);
-  await Promise.allSettled(asked);
+  expect(performance.now() - began).toBeLessThan(15_000);
+  await asked;
 });
 
 test('an address that tries keys must wait, and a valid key still works from it', async () => {
@@ -134,7 +141,8 @@ test('many forged keys at once take few connections, and valid keys pass between
   }) as typeof pool.query;
   try {
     const guesses = [];
-    for (let count = 0; count < 20; count += 1)
+    // A thousand keys of one network may wait for a lookup. The valid ones are among them.
+    for (let count = 0; count < 18; count += 1)
       guesses.push(pipeline(other.url, Array.from({ length: 50 }, makeKey)));
     const good = [];
     for (let count = 0; count < 10; count += 1) good.push(ask(known.key), ask(unseen.key));

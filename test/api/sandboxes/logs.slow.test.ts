@@ -154,7 +154,7 @@ describe('logs of simulated sandboxes', () => {
     const { events } = await openEvents(mine, `/v1/sandboxes/${body.id}/logs`);
     await events.next();
     const rest = allEvents(events);
-    await stopping.close();
+    await stopping.close(120_000);
     expect(await rest).toEqual([{ retry: '1000' }]);
   });
 });

@@ -18,7 +18,7 @@ import { smallRequest } from '../../support/sandbox-requests.js';
 import { until, untilStatus } from '../../support/polling.js';
 
 const running = { start: true, wait_for: 'running' };
-const LEASE_MS = 1_500;
+const LEASE_MS = 4_000;
 
 async function start(options: TestOptions = {}): Promise<TestService> {
   return startForTest({ ...options, settings: { workerLeaseMs: LEASE_MS, ...options.settings } });

@@ -128,7 +128,7 @@ test('a copy ends with its volume, and with the service', async () => {
   const stopped = await startTestService({ worker: false, beside: service, sameEngine: true });
   const there = beginCopy({ ...a, url: stopped.url }, volume.base, 'sparse', 'copied');
   await underWay(volume.data, 1);
-  await stopped.close();
+  await stopped.close(120_000);
   expect(await there.answer).toMatchObject({ status: 503, body: { error: { code: 'not_ready' } } });
   await underWay(volume.data, 0);
 
