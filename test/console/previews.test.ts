@@ -66,9 +66,10 @@ describeBrowser('a browser at a preview', () => {
 
   test('that has the cookie already keeps the token of another link from the server', async () => {
     const { url, origin, token } = await open({ port: 3000 });
-    const { page } = now.visitor;
+    const { page, context } = now.visitor;
     await page.goto(url);
     await page.getByRole('heading', { name: 'Hello' }).waitFor();
+    const opening = context.waitForEvent('page');
     // A page of the server may watch the way of its window, and that of windows that it opens.
     const watched = await page.evaluate(`new Promise((done) => {
       const opened = window.open(${JSON.stringify(url)});
@@ -77,7 +78,7 @@ describeBrowser('a browser at a preview', () => {
       setTimeout(() => { clearInterval(timer); done({ seen, isCut: opened.closed }); }, 1500);
     })`);
     expect(JSON.stringify(watched)).not.toContain(token);
-    const other = now.visitor.context.pages().find((each) => each !== page)!;
+    const other = await opening;
     await other.getByRole('heading', { name: 'Hello' }).waitFor();
     expect(other.url()).toBe(`${origin}/`);
     expect(await other.evaluate('window.opener === null')).toBe(true);
