@@ -18,7 +18,14 @@ import type { RunSpec } from '../../src/spec/run-spec.js';
 import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
 import { until } from '../support/polling.js';
 import { runSpecOf } from '../support/run-spec.js';
-import { BEHIND, MACHINE, NEXT_PUBLIC, PUBLIC, RoutedWorld } from '../support/routed-world.js';
+import {
+  BEHIND,
+  MACHINE,
+  NEXT_PUBLIC,
+  PUBLIC,
+  RoutedWorld,
+  WORLD_SETUP_MS,
+} from '../support/routed-world.js';
 import { NO_SERVICES, TapGuest } from '../support/tap-guest.js';
 
 const OPEN = { networkPolicy: { default_egress: 'allow', default_ingress: 'allow' } } as const;
@@ -34,7 +41,7 @@ describeNetns('the networks of virtual machines', () => {
 
   beforeAll(async () => {
     world = await RoutedWorld.start([80, 443]);
-  });
+  }, WORLD_SETUP_MS);
   afterAll(async () => world?.close());
 
   beforeEach(async () => {

@@ -18,7 +18,7 @@ import type { PublishedPort } from '../../src/spec/network-schema.js';
 import type { RunSpec } from '../../src/spec/run-spec.js';
 import { describeNetns, NetnsPeer, sh } from '../support/netns.js';
 import { until } from '../support/polling.js';
-import { BEHIND, MACHINE, PUBLIC, RoutedWorld } from '../support/routed-world.js';
+import { BEHIND, MACHINE, PUBLIC, RoutedWorld, WORLD_SETUP_MS } from '../support/routed-world.js';
 import { runSpecOf } from '../support/run-spec.js';
 import { TapGuest } from '../support/tap-guest.js';
 import { answers, expectAnswers } from '../support/tcp-answers.js';
@@ -36,7 +36,7 @@ describeNetns('published ports of virtual machines', () => {
 
   beforeAll(async () => {
     world = await RoutedWorld.start([80]);
-  });
+  }, WORLD_SETUP_MS);
   afterAll(async () => world?.close());
   beforeEach(async () => {
     directory = mkdtempSync(join(tmpdir(), 'sandkeep-networks-'));

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
@@ -153,14 +153,24 @@ function linksOf(one: string): string[] {
 
 /** The control groups of a sandbox, in each of the two versions. */
 function groupsOf(sandboxId: string): string[] {
-  const top = execFileSync('find', ['/sys/fs/cgroup', '-maxdepth', '2', '-name', 'sandkeep-microvm*'], {
+  // It fails when a group of another test vanishes meanwhile.
+  const top = spawnSync('find', ['/sys/fs/cgroup', '-maxdepth', '2', '-name', 'sandkeep-microvm*'], {
     encoding: 'utf8',
   });
-  return top
+  return top.stdout
     .split('\n')
     .filter(Boolean)
-    .flatMap((directory) => readdirSync(directory).map((name) => join(directory, name, sandboxId)))
+    .flatMap((directory) => entriesOf(directory).map((name) => join(directory, name, sandboxId)))
     .filter((directory) => existsSync(directory));
+}
+
+/** None: the group has vanished meanwhile. */
+function entriesOf(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch {
+    return [];
+  }
 }
 
 function groupProcesses(sandboxId: string): number[] {

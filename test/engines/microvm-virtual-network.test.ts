@@ -10,7 +10,7 @@ import { sh as shInside } from '../support/guest.js';
 import { describeMicrovm } from '../support/microvm/needs.js';
 import { destroyAll, IMAGE, makeMicrovmDirectory, onMicrovm } from '../support/microvm/service.js';
 import { describeNetns, sh } from '../support/netns.js';
-import { NEXT_PUBLIC, PUBLIC, RoutedWorld } from '../support/routed-world.js';
+import { NEXT_PUBLIC, PUBLIC, RoutedWorld, WORLD_SETUP_MS } from '../support/routed-world.js';
 import { until } from '../support/polling.js';
 import { startTestService, type TestService } from '../support/service.js';
 import { answers, expectAnswers } from '../support/tcp-answers.js';
@@ -33,7 +33,7 @@ describeMicrovm('the network of a virtual machine', () => {
         settings: { publishedAddresses: ['::1'] },
       });
       client = await service.newOrg();
-    });
+    }, WORLD_SETUP_MS);
     afterAll(async () => {
       for (const { release } of opened.values()) release();
       await destroyAll(service, client);
