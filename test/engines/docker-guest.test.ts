@@ -132,7 +132,7 @@ describeDocker('a guest on Docker', () => {
           async () => flooding.calls,
           (calls) => calls.includes('stdout'),
         );
-        await container.stop({ t: 30 });
+        await container.stop({ t: 300 });
         // Not killed by the engine.
         expect((await container.inspect()).State.ExitCode).toBe(0);
       });

@@ -137,7 +137,7 @@ describeDocker('process 1 that takes its command later', () => {
     await give(container, first);
     await give(container, { command: sh('echo other >> /starts; echo other') });
     expect(await answerTo(container, encodeHandover({ ...NOTHING, ...first }))).toBe(REPLY.hasOne);
-    await container.stop({ t: 30 });
+    await container.stop({ t: 300 });
     expect((await container.inspect()).State.ExitCode).toBe(0);
     expect((await logOf(container)).match(/up|other/g)).toEqual(['up']);
   });
@@ -151,7 +151,7 @@ describeDocker('process 1 that takes its command later', () => {
       command: sh('trap "echo quit; exit 9" QUIT; echo up; while :; do sleep 0.1; done'),
     });
     await whenLogged(stopped, 'up');
-    await stopped.stop({ t: 30 });
+    await stopped.stop({ t: 300 });
     await whenLogged(stopped, 'quit\n');
   });
 
@@ -182,7 +182,7 @@ describeDocker('process 1 that takes its command later', () => {
   test('stops without a command, and starts another one at its next start', async () => {
     const container = await start();
     await connect(container).then((socket) => socket.destroy());
-    await container.stop({ t: 30 });
+    await container.stop({ t: 300 });
     expect((await container.inspect()).State.ExitCode).toBe(0);
     await container.start();
     await give(container, { command: sh('echo again') });

@@ -13,6 +13,15 @@ import { request as httpRequest } from 'node:http';
 const PIXEL =
   'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
+type Result = Awaited<ReturnType<Agent['call']>>;
+
+/** A tool answers after 45 seconds at the latest. On a busy machine the work takes longer. */
+async function whenOver(made: Result, read: () => Promise<Result>): Promise<Result> {
+  const isOver = ({ value }: Result) =>
+    !['starting', 'queued', 'building', 'in_progress'].includes(value?.status);
+  return isOver(made) ? made : until(read, isOver);
+}
+
 describeDocker('tools in real sandboxes', () => {
   let inside: Inside;
   beforeAll(async () => {
@@ -28,12 +37,15 @@ describeDocker('tools in real sandboxes', () => {
     let agent: Agent;
     beforeAll(async () => {
       agent = await connect(inside.service.url, inside.client.key);
-      const made = await agent.call('create_sandbox', {
-        image: IMAGE,
-        pull_policy: 'never',
-        name: box,
-        memory_mib: 128,
-      });
+      const made = await whenOver(
+        await agent.call('create_sandbox', {
+          image: IMAGE,
+          pull_policy: 'never',
+          name: box,
+          memory_mib: 128,
+        }),
+        () => agent.call('get_sandbox', { sandbox: box }),
+      );
       expect(made.value).toMatchObject({ name: box, status: 'running', network: false });
     });
     afterAll(async () => {
@@ -181,7 +193,9 @@ describeDocker('tools in real sandboxes', () => {
     const agent = await connectStdio(inside.service.url, inside.client.key);
     // Its snapshots stay until its sandboxes are gone.
     const build = async (tag: string, commands: string[]) =>
-      agent.call('build_template', { tag, from: IMAGE, commands });
+      whenOver(await agent.call('build_template', { tag, from: IMAGE, commands }), () =>
+        agent.call('get_template', { template: tag }),
+      );
     const made = await build('agent:1', ['echo prepared > /prepared', 'echo said']);
     expect(made.value, made.text).toMatchObject({
       template: 'agent:1',
@@ -198,18 +212,22 @@ describeDocker('tools in real sandboxes', () => {
       snapshot: made.value.snapshot,
       digest: made.value.digest,
     });
-    const started = await agent.call('start_from_template', {
-      template: 'agent:2',
-      name: 'of-template',
-      memory_mib: 64,
-    });
+    const started = await whenOver(
+      await agent.call('start_from_template', {
+        template: 'agent:2',
+        name: 'of-template',
+        memory_mib: 64,
+      }),
+      () => agent.call('get_sandbox', { sandbox: 'of-template' }),
+    );
     expect(started.value, started.text).toMatchObject({ status: 'running' });
     const { body } = await inside.client.get('/v1/sandboxes/by-name/of-template');
     expect(body.disk_snapshot_id).toBe(made.value.snapshot);
     const read = async (sandbox: string) =>
       (await agent.call('read_file', { sandbox, path: '/prepared' })).text;
     expect(await read('of-template')).toBe('prepared\n');
-    const forked = await agent.call('fork_sandbox', { sandbox: 'of-template', count: 2 });
+    const begun = await agent.call('fork_sandbox', { sandbox: 'of-template', count: 2 });
+    const forked = await whenOver(begun, () => agent.call('get_fork', { fork: begun.value.fork }));
     expect(forked.value).toMatchObject({ status: 'succeeded' });
     for (const { id } of forked.value.sandboxes) {
       await until(

@@ -56,7 +56,7 @@ describeDocker('the resolver of gated sandboxes', () => {
     writeFileSync(resolvConf, `nameserver ${gateway}\n`);
     const made = await docker.createContainer({
       Image: CLIENTS,
-      Cmd: ['sleep', '600'],
+      Cmd: ['sleep', '100000'],
       HostConfig: { NetworkMode: network, Binds: [`${resolvConf}:/etc/resolv.conf:ro`], Init: true },
     });
     await made.start();

@@ -51,7 +51,7 @@ describeDocker('neighbours on a bridge', () => {
     async function startPlain(name: string): Promise<void> {
       const container = await docker.createContainer({
         Image: IMAGE,
-        Entrypoint: ['sleep', '600'],
+        Entrypoint: ['sleep', '100000'],
         HostConfig: { NetworkMode: network.id },
       });
       plain.push(container);

@@ -146,7 +146,10 @@ describeDocker('a pool of containers', () => {
       runtime: { cmd: ['sh', '-c', 'echo last words; exit 7'] },
     });
     expect(body.source.start).toBe('warm');
-    const { status, stop_reason, command } = await commandOf(body.id, (found) => found !== 'running');
+    const { status, stop_reason, command } = await until(
+      async () => (await inside.client.get(`/v1/sandboxes/${body.id}`)).body,
+      (found) => !['running', 'stopping'].includes(found.status),
+    );
     expect([status, stop_reason, command.exit_code]).toEqual(['failed', 'command', 7]);
     await whenLogged(body.id, 'last words');
   });

@@ -56,7 +56,7 @@ describeDocker('ports of a sandbox without its agent', () => {
   const connect = async (ports: DirectPorts, port: number): Promise<Socket> =>
     (await until(
       async () => ports.connect(at(port), NEVER).catch((error: unknown) => error),
-      (found) => !(found instanceof ConnectError),
+      (found) => found !== undefined && !(found instanceof ConnectError),
     )) as Socket;
 
   /** It may close with an error. */
