@@ -38,7 +38,7 @@ const TARGET = 3;
 /** Messages can have ids of sandboxes, so all of them may differ. */
 const SHOWN_ERRORS = 5;
 /** The time in which an attack prepares itself. */
-const PREPARATION_MS = 120_000;
+const PREPARATION_MS = 400_000;
 /** An emulated processor takes seconds for a start. One a second would measure only the queue of starts. */
 const EMULATED_START_MS = 10_000;
 

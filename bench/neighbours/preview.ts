@@ -2,7 +2,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { Client } from './client.js';
 
 const PORT = 8_000;
-const UNTIL_SERVED_MS = 120_000;
+const UNTIL_SERVED_MS = 400_000;
 const RETRY_MS = 100;
 
 /** A web server in a sandbox: a small file at `/`, and one of 64 MiB at `/large`. The image needs busybox. */
