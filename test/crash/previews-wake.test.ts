@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect } from 'vitest';
 import { launch as launchBrowser, testInBrowser } from '../console/browser.js';
 import { makeClient, type Client } from '../support/client.js';
 import { describeDocker, docker, IMAGE, makeImage, SOCKET } from '../support/docker.js';
-import { untilStatus } from '../support/polling.js';
+import { until as poll, untilStatus } from '../support/polling.js';
 import {
   cleanUp,
   inDatabase,
@@ -94,7 +94,13 @@ describeDocker('kill -9 of a service that wakes a sandbox', () => {
       service = await serve();
       client = clientOf();
       const { body: again } = await client.get(`/v1/sandboxes/${sandbox.id}/previews/${preview.id}`);
-      const answers = await Promise.all(Array.from({ length: 10 }, () => ask(again.origin, preview.token)));
+      // On a busy machine a start takes longer than a request may wait.
+      const askWaiting = async () =>
+        poll(
+          () => ask(again.origin, preview.token),
+          ({ status }) => status !== 503,
+        );
+      const answers = await Promise.all(Array.from({ length: 10 }, askWaiting));
       expect(new Set(answers.map(({ status, text }) => `${status} ${text}`))).toEqual(
         new Set(['200 hello\n']),
       );

@@ -75,13 +75,17 @@ async function administer(server: Address, statement: string): Promise<void> {
   await admin.end();
 }
 
+/** A busy machine may take minutes for the recovery of the database. */
+const UP_WITHIN_MS = 300_000;
+
 /** Retries work that fails while the database is down. */
 export async function whenUp<T>(work: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt += 1) {
+  const deadline = performance.now() + UP_WITHIN_MS;
+  for (;;) {
     try {
       return await work();
     } catch (error) {
-      if (attempt === 200) throw error;
+      if (performance.now() > deadline) throw error;
       await sleep(25);
     }
   }

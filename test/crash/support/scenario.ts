@@ -9,6 +9,7 @@ import { createKey } from '../../../src/keys/create.js';
 import { sleep } from '../../../src/lib/sleep.js';
 import { createOrg } from '../../../src/orgs/create.js';
 import { parseQuotas, setQuotas } from '../../../src/quotas/set.js';
+import { makeClient } from '../../support/client.js';
 import { pollDelay } from '../../support/poll-delay.js';
 import { until } from '../../support/polling.js';
 import { checkShown } from './check-answers.js';
@@ -106,19 +107,21 @@ export class World {
   /** Deletes everything, and checks that nothing remains and that the webhooks got every event. */
   async end(): Promise<void> {
     await this.fleet.arrange('api');
+    this.fleet.judgeFailovers();
     const ids = (await readStore(this.database.pool)).sandboxes;
     const given = [...ids.values()].filter(({ pool_id, warm }) => pool_id !== null && !warm).length;
     const commanded = [...readJournal(this.directory).runs.values()].filter(({ hasHandover }) => hasHandover);
     console.log(`crash: creates took ${given} sandboxes from pools; ${commanded.length} runs got a command`);
-    for (const asker of this.oneAskerPerOrg()) {
-      const headers = { authorization: `Bearer ${asker.key}` };
-      await fetch(`${this.fleet.url}/v1/pools/pool`, { method: 'DELETE', headers });
-    }
-    for (const asker of this.oneAskerPerOrg()) {
+    // No fault occurs any more. A busy machine answers 503, which these clients repeat.
+    const clients = this.oneAskerPerOrg().map((asker) => {
+      const { org, key } = asker;
+      return { asker, client: makeClient(this.fleet.url!, { org, key, keyId: '' }) };
+    });
+    for (const { client } of clients) await client.delete('/v1/pools/pool');
+    for (const { asker, client } of clients) {
       for (const { id, org_id, removed, warm } of ids.values()) {
         if (org_id !== asker.org.id || removed || warm) continue;
-        const headers = { authorization: `Bearer ${asker.key}` };
-        const { status } = await fetch(`${this.fleet.url}/v1/sandboxes/${id}`, { method: 'DELETE', headers });
+        const { status } = await client.delete(`/v1/sandboxes/${id}`);
         const outcome = status === 200 ? 'done' : 'refused';
         asker.asked.push({ ...NOTHING, operation: 'delete', target: { id }, outcome });
       }
