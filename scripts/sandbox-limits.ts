@@ -66,8 +66,8 @@ export const SANDBOX_LIMITS: Limit[] = [
     beyond: 'the write waits',
   },
   {
-    limit: 'writes of a virtual machine to its own disk and its disk images',
-    value: `${number(DEFAULT_CONFIG.microvmDiskWritesMib)} MiB a second`,
+    limit: 'MiB a second that a virtual machine writes to its own disk and its disk images',
+    value: DEFAULT_CONFIG.microvmDiskWritesMib === 0 ? 'none' : number(DEFAULT_CONFIG.microvmDiskWritesMib),
     option: 'microvmDiskWritesMib',
     beyond: 'the write waits',
   },

@@ -188,7 +188,9 @@ export async function buildApp(
     // Nobody takes an engine for tests for another one.
     api.addHook('onRequest', (_request, reply, done) => {
       const { warnings = [] } = ctx.runtime;
-      if (warnings.length > 0) void reply.header('x-runtime-warning', warnings.join(' '));
+      // They may have words of a program.
+      const text = warnings.join(' ').replace(/[^ -~]/g, '?');
+      if (text !== '') void reply.header('x-runtime-warning', text);
       done();
     });
     api.addHook('onRequest', authentication.authenticate);

@@ -1,9 +1,6 @@
-import { opendir, stat } from 'node:fs/promises';
+import { opendir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** Open files, files that are mapped into memory without being open, and the program. Only root may see the second. */
-const HOLDERS = ['fd', 'map_files'];
-const PROGRAM = 'exe';
 const READ_AT_ONCE = 256;
 /** In each round the threads that have begun since the last one are looked at. */
 const MOST_ROUNDS = 10;
@@ -30,14 +27,24 @@ export async function removedBytes(
 ): Promise<Map<number, number>> {
   const found = new RemovedFiles();
   const seen = new Set<number>();
+  /** Threads of a process share its memory, so it is looked at once. */
+  const mapped = new Set<string>();
   for (let round = 0; round < MOST_ROUNDS; round += 1) {
     const begun = (await threads()).filter((thread) => !seen.has(thread));
     if (begun.length === 0) return found.bytes;
     for (const thread of begun) {
       seen.add(thread);
-      for await (const path of filesOf(thread)) {
+      for await (const path of entriesOf(`/proc/${thread}/fd`)) {
         signal.throwIfAborted();
         await found.count(path);
+      }
+      const process = await processOf(thread);
+      if (process === undefined || mapped.has(process)) continue;
+      for await (const path of mapsOf(thread)) {
+        signal.throwIfAborted();
+        await found.count(path);
+        // The first thread of a process may have ended, and shows none.
+        mapped.add(process);
       }
     }
   }
@@ -59,9 +66,16 @@ class RemovedFiles {
   }
 }
 
-async function* filesOf(thread: number): AsyncIterable<string> {
-  yield `/proc/${thread}/${PROGRAM}`;
-  for (const holder of HOLDERS) yield* entriesOf(`/proc/${thread}/${holder}`);
+/** Files that are mapped into memory without being open, and the program. Only root may see the first. */
+async function* mapsOf(thread: number): AsyncIterable<string> {
+  yield* entriesOf(`/proc/${thread}/map_files`);
+  const program = `/proc/${thread}/exe`;
+  if (await stat(program).catch(() => undefined)) yield program;
+}
+
+async function processOf(thread: number): Promise<string | undefined> {
+  const text = await readFile(`/proc/${thread}/status`, 'utf8').catch(() => '');
+  return /^Tgid:\t(\d+)$/m.exec(text)?.[1];
 }
 
 /** Nothing of a directory that has gone with its thread, or that this process may not read. */

@@ -31,14 +31,16 @@ export const QuotaUsage = Named(
     total_sandboxes: Int64({ description: 'The number of sandboxes that exist, in any status.' }),
     max_sandboxes: limit('The most sandboxes that may exist.'),
     concurrent_ephemeral_running: Int64({
-      description: 'The number of ephemeral sandboxes that are starting or running.',
+      description: 'The number of ephemeral sandboxes that are starting, running or being paused.',
     }),
-    max_concurrent_ephemeral_running: limit('The most ephemeral sandboxes that may be starting or running.'),
+    max_concurrent_ephemeral_running: limit(
+      'The most ephemeral sandboxes that may be starting, running or being paused.',
+    ),
     concurrent_persistent_running: Int64({
-      description: 'The number of persistent sandboxes that are starting or running.',
+      description: 'The number of persistent sandboxes that are starting, running or being paused.',
     }),
     max_concurrent_persistent_running: limit(
-      'The most persistent sandboxes that may be starting or running.',
+      'The most persistent sandboxes that may be starting, running or being paused.',
     ),
     max_vcpus_per_sandbox: limit('The most vCPUs of one sandbox.'),
     max_memory_mib_per_sandbox: limit('The most memory of one sandbox, in MiB.'),

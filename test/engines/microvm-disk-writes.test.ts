@@ -14,7 +14,10 @@ describeMicrovm('writes of a virtual machine to its disk', () => {
   let client: Client;
   beforeAll(async () => {
     dataDir = await makeMicrovmDirectory();
-    service = await startTestService(onMicrovm(dataDir, {}, { microvmDiskWritesMib: LIMIT_MIB }));
+    service = await startTestService({
+      ...onMicrovm(dataDir, {}, { microvmDiskWritesMib: LIMIT_MIB }),
+      settings: { stopGraceMs: 60_000 },
+    });
     client = await service.newOrg();
   });
   afterAll(async () => {
@@ -48,5 +51,17 @@ describeMicrovm('writes of a virtual machine to its disk', () => {
     await client.post(`/v1/sandboxes/${body.id}/resume`, {}, { wait_for: 'running', wait_timeout: 120 });
     expect(await secondsOf('second')).toBeGreaterThan(least);
     expect(await shIn(service, body.id, 'cmp /dev/shm/first /srv/first && echo same')).toBe('same');
+    // The cache of the kernel holds no more than a stop can write.
+    expect(await shIn(service, body.id, 'cat /proc/sys/vm/dirty_bytes')).toBe(
+      String(LIMIT_MIB * 1024 * 1024),
+    );
+    const sum = await shIn(
+      service,
+      body.id,
+      'head -c 3145728 /dev/urandom > /srv/third; md5sum < /srv/third',
+    );
+    await client.post(`/v1/sandboxes/${body.id}/stop`, {}, { wait_for: 'stopped', wait_timeout: 120 });
+    await client.post(`/v1/sandboxes/${body.id}/start`, {}, { wait_for: 'running', wait_timeout: 120 });
+    expect(await shIn(service, body.id, 'md5sum < /srv/third')).toBe(sum);
   });
 });

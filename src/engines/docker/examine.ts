@@ -115,7 +115,7 @@ function snapshotsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
     state: 'missing',
     found: `snapshots, forks and templates are refused: ${reason}`,
     remedy:
-      'set {"features": {"containerd-snapshotter": false}} in /etc/docker/daemon.json, and restart Docker; images are then pulled again',
+      'only on a machine without sandboxes that you need: set {"features": {"containerd-snapshotter": false}} in /etc/docker/daemon.json, and restart Docker; it no longer shows the containers and images that it has now',
   };
 }
 

@@ -107,8 +107,9 @@ export class ControlGroups {
       write('cpu', 'cpu.cfs_period_us', String(PERIOD_MICROS));
       write('cpu', 'cpu.cfs_quota_us', quota);
       write('cpu', 'cpu.shares', String(Math.max(2, Math.round(1_024 * share))));
+      // With the swap. It is never below the limit of the memory, and the group may be that of an earlier run.
+      this.tryWrite('memory', sandboxId, 'memory.memsw.limit_in_bytes', '-1');
       write('memory', 'memory.limit_in_bytes', bytes);
-      // With the swap. It is never below the limit of the memory.
       this.tryWrite('memory', sandboxId, 'memory.memsw.limit_in_bytes', bytes);
     }
     return directories.map((directory) => join(directory, 'cgroup.procs'));

@@ -32,7 +32,12 @@ export async function engineBootFiles(directory: string, kernel: string | undefi
 }
 
 export async function prepareBoot(
-  { boot, isEmulated, services }: Pick<MicrovmParts, 'boot' | 'isEmulated' | 'services'>,
+  {
+    boot,
+    isEmulated,
+    services,
+    diskWritesMib,
+  }: Pick<MicrovmParts, 'boot' | 'isEmulated' | 'services' | 'diskWritesMib'>,
   run: Run,
   {
     identity,
@@ -64,7 +69,7 @@ export async function prepareBoot(
     }),
     kernel,
     initramfs,
-    commandLine: kernelOptions({ isEmulated }),
+    commandLine: kernelOptions({ isEmulated, writes: { diskWritesMib, memoryMib: run.spec.memoryMib } }),
   };
 }
 

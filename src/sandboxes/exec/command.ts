@@ -8,6 +8,8 @@ import type { Visit } from '../sessions/entrance.js';
 
 /** How long the output of a killed command may take to end, in milliseconds. */
 const KILL_GRACE_MS = 1_000;
+/** While its output waits for turns of its owner. */
+const MOST_GRACES = 10;
 /** A guest can stop its agent. The caller does not wait longer for the end of a killed command, in milliseconds. */
 const CONFIRM_MS = 2_000;
 const SIGKILL = 9;
@@ -25,6 +27,8 @@ export interface OutputListener {
   started?(pid: number): void;
   /** The command waits when it has written more than the credit of its specification and the later grants. */
   output(stream: 'stdout' | 'stderr', data: Buffer): void;
+  /** Output waits for its turn. A killed command gets more time for the rest. Default: it does not. */
+  isBehind?(): boolean;
 }
 
 /** A command of one visit, with a record in the audit trail. */
@@ -109,10 +113,17 @@ export async function beginCommand(
     const kill = () => {
       timedOut = true;
       command.signal(SIGKILL);
-      // A process that left the group may hold the output open.
-      timers.push(setTimeout(() => command.close(), KILL_GRACE_MS));
       const killed = () => settle.exited(SIGNALLED + SIGKILL, null);
-      timers.push(setTimeout(killed, KILL_GRACE_MS + CONFIRM_MS));
+      // A process that left the group may hold the output open.
+      const close = (left: number) => {
+        if (left > 0 && listener.isBehind?.() === true) {
+          timers.push(setTimeout(() => close(left - 1), KILL_GRACE_MS));
+          return;
+        }
+        command.close();
+        timers.push(setTimeout(killed, CONFIRM_MS));
+      };
+      timers.push(setTimeout(() => close(MOST_GRACES), KILL_GRACE_MS));
     };
     timers.push(setTimeout(kill, timeoutMs));
   }

@@ -25,12 +25,24 @@ export class PacedOutput {
 
   push(stream: Stream, data: Buffer): void {
     this.waiting.push({ stream, data: data.length < SMALL_BYTES ? Buffer.from(data) : data });
-    this.working ??= this.work();
+    this.begin();
+  }
+
+  get isBehind(): boolean {
+    return this.waiting.length > 0;
   }
 
   /** Resolves when all output is taken. */
   async taken(): Promise<void> {
     await this.working;
+  }
+
+  /** A failure reaches the caller of `taken`. Until then the command waits. */
+  private begin(): void {
+    if (this.working) return;
+    this.working = this.work();
+    // Without a listener a failure would end the process.
+    this.working.catch(() => undefined);
   }
 
   private async work(): Promise<void> {

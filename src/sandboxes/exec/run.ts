@@ -38,7 +38,7 @@ export async function run(
   const { command, outcome, write } = await beginCommand(
     visit,
     spec,
-    { output: (stream, data) => output.push(stream, data) },
+    { output: (stream, data) => output.push(stream, data), isBehind: () => output.isBehind },
     timeoutMs,
   );
   void write(input).then(() => command.end());

@@ -3,6 +3,7 @@ import type { WorkerContext } from '../../context.js';
 import { isDiskFull } from '../../db/pool.js';
 import { inTransaction } from '../../db/transaction.js';
 import type { DiskPlace } from '../../disk/disk-reserve.js';
+import type { RemovedBytes } from '../../engine/removed-files.js';
 import { sleep } from '../../lib/sleep.js';
 import { mostGrown } from './growth.js';
 import { measureAll, type Measurable } from './survey.js';
@@ -93,17 +94,6 @@ async function findStores(ctx: WorkerContext, places: readonly DiskPlace[]): Pro
   const running = new Map(held.filter(({ state }) => state === 'running').map((one) => [one.sandboxId, one]));
   const stores: WrittenStore[] = [];
   const diskOf = (place: DiskPlace) => ctx.disk.room(place)?.disk ?? 0;
-  for (const [sandboxId, { orgId }] of running) {
-    for (const disk of new Set(places.map(diskOf))) {
-      const measure = async (signal: AbortSignal) => {
-        const removed = await ctx.runtime.removedBytes?.(sandboxId, signal);
-        // Where nobody can tell, no sandbox is suspected: the machine has files of its own.
-        if (!removed) return 0;
-        return (disk === diskOf('engine') ? removed.own : 0) + (removed.onDisks.get(disk) ?? 0);
-      };
-      stores.push({ name: `${sandboxId} ${disk}`, orgId, disk, writer: { orgId, sandboxId }, measure });
-    }
-  }
   if (places.includes('engine')) {
     for (const [sandboxId, { orgId }] of running) {
       const measure = async () => ctx.runtime.diskUse(sandboxId);
@@ -130,6 +120,25 @@ async function findStores(ctx: WorkerContext, places: readonly DiskPlace[]): Pro
         writer: { orgId, sandboxId },
         measure,
       });
+    }
+  }
+  // After the others, because a sandbox with many open files takes long.
+  for (const [sandboxId, { orgId }] of running) {
+    let begun: Promise<RemovedBytes | undefined> | undefined;
+    const look = async (signal: AbortSignal) => {
+      begun ??= Promise.resolve(ctx.runtime.removedBytes?.(sandboxId, signal)).finally(
+        () => (begun = undefined),
+      );
+      return begun;
+    };
+    for (const disk of new Set(places.map(diskOf))) {
+      const measure = async (signal: AbortSignal) => {
+        const removed = await look(signal);
+        // Where nobody can tell, no sandbox is suspected: the machine has files of its own.
+        if (!removed) return 0;
+        return (disk === diskOf('engine') ? removed.own : 0) + (removed.onDisks.get(disk) ?? 0);
+      };
+      stores.push({ name: `${sandboxId} ${disk}`, orgId, disk, writer: { orgId, sandboxId }, measure });
     }
   }
   return stores;

@@ -110,7 +110,9 @@ async function relabel(
   return { ...sandbox, ...change };
 }
 
-/** It runs or was admitted to run, also after a stop that is in progress. */
-function isStarted({ status, next_run }: LockedSandbox): boolean {
-  return status === 'starting' || status === 'running' || (status === 'stopping' && next_run !== null);
+/** It runs or was admitted to run, also after a stop that is in progress. A pause may fail, and then it runs on. */
+function isStarted({ status, next_run, pausing }: LockedSandbox): boolean {
+  return (
+    status === 'starting' || status === 'running' || (status === 'stopping' && (next_run !== null || pausing))
+  );
 }

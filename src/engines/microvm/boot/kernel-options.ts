@@ -6,9 +6,29 @@ const CPU_INFO = '/proc/cpuinfo';
  * The command line of the kernel for the machine type `microvm`. A panic ends the run: the monitor gets no reboot. The
  * serial port has only what the kernel says when something is wrong.
  */
-export function kernelOptions({ isEmulated }: { isEmulated: boolean }): string {
+export function kernelOptions({ isEmulated, writes }: { isEmulated: boolean; writes?: Writes }): string {
   const options = ['console=ttyS0', 'quiet', 'panic=-1', 'reboot=t'];
-  return [...options, ...(isEmulated ? emulationOptions() : [])].join(' ');
+  return [
+    ...options,
+    ...(writes ? cacheOptions(writes) : []),
+    ...(isEmulated ? emulationOptions() : []),
+  ].join(' ');
+}
+
+/** MiB a second to the disk, or 0, and the memory of the machine. */
+interface Writes {
+  diskWritesMib: number;
+  memoryMib: number;
+}
+
+/**
+ * A stop has a grace of seconds, in which the kernel writes what programs have left in its cache. By default a fifth of
+ * the memory may wait there, which a bound of writes would make last for minutes.
+ */
+function cacheOptions({ diskWritesMib, memoryMib }: Writes): string[] {
+  if (diskWritesMib === 0) return [];
+  const bytes = Math.floor(Math.min(diskWritesMib, memoryMib / 5) * 1024 * 1024);
+  return [`sysctl.vm.dirty_bytes=${bytes}`, `sysctl.vm.dirty_background_bytes=${Math.floor(bytes / 4)}`];
 }
 
 /**
