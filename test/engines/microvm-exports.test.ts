@@ -104,6 +104,11 @@ describeMicrovm('exports of snapshots of virtual machines', () => {
   };
 
   test('an image comes back with every kind of file, owner, time and attribute', async () => {
+    // The process that takes over removes the old one.
+    await until(
+      async () => Promise.resolve(left()),
+      (names) => names.length === 1,
+    );
     expect(left()).toEqual(['export-1']);
     rmdirSync(join(folder(), 'export-1', 'run'));
     rmdirSync(join(folder(), 'export-1'));
