@@ -64,9 +64,11 @@ async function examineEngine(
       findings: [
         hasAll ? engine : { ...engine, remedy },
         quota,
-        capsFinding(runtime),
-        snapshotsFinding(runtime),
-        ...(dockerNetwork === 'none' ? [] : [gatewayFinding(runtime, system)]),
+        findingOf(runtime.lacks.get('volume_caps'), CAPS),
+        findingOf(runtime.lacks.get('disk_snapshots'), SNAPSHOTS),
+        ...(dockerNetwork === 'none'
+          ? []
+          : [findingOf(runtime.lacks.get('network_domains'), gatewayOn(system))]),
         ...(dockerNetwork === 'none' ? [] : [examineSandboxRoom(runtime.bounds.memoryMib)]),
         ...(dockerNetwork === 'none' ? [] : [examineResolvers(systemResolvers(), dockerResolvers ?? [])]),
       ],
@@ -92,45 +94,40 @@ async function examineEngine(
   }
 }
 
-function capsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
-  const check = 'volume caps';
-  const reason = lacks.get('volume_caps');
-  if (reason === undefined)
-    return { check, state: 'ok', found: 'a volume with a cap is a disk of that size' };
-  return {
-    check,
-    state: 'missing',
-    found: `volumes with a cap are refused: ${reason}`,
-    remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',
-  };
+/** The effect of an ability that the engine may lack. */
+interface Effect {
+  check: string;
+  ok: string;
+  refused: string;
+  remedy: string;
 }
 
-function snapshotsFinding({ lacks }: Pick<DockerRuntime, 'lacks'>): Finding {
-  const check = 'snapshots';
-  const reason = lacks.get('disk_snapshots');
-  if (reason === undefined)
-    return { check, state: 'ok', found: 'disks of sandboxes can be captured, forked and built' };
-  return {
-    check,
-    state: 'missing',
-    found: `snapshots, forks and templates are refused: ${reason}`,
-    remedy:
-      'only on a machine without sandboxes that you need: set {"features": {"containerd-snapshotter": false}} in /etc/docker/daemon.json, and restart Docker; it no longer shows the containers and images that it has now',
-  };
+function findingOf(reason: string | undefined, { check, ok, refused, remedy }: Effect): Finding {
+  if (reason === undefined) return { check, state: 'ok', found: ok };
+  return { check, state: 'missing', found: `${refused} are refused: ${reason}`, remedy };
 }
 
-function gatewayFinding({ lacks }: Pick<DockerRuntime, 'lacks'>, system: HostSystem): Finding {
-  const check = 'gateway';
-  const reason = lacks.get('network_domains');
-  if (reason === undefined)
-    return { check, state: 'ok', found: 'policies by domain, secrets and interception can be enforced' };
-  return {
-    check,
-    state: 'missing',
-    found: `policies by domain, secrets and interception are refused: ${reason}`,
-    remedy: `if it is a program: ${installCommand(system, 'iproute2')}; docs/network.md has what the gateway needs`,
-  };
-}
+const CAPS: Effect = {
+  check: 'volume caps',
+  ok: 'a volume with a cap is a disk of that size',
+  refused: 'volumes with a cap',
+  remedy: 'docs/runtimes.md#volumes-with-a-cap has what they need',
+};
+
+const SNAPSHOTS: Effect = {
+  check: 'snapshots',
+  ok: 'disks of sandboxes can be captured, forked and built',
+  refused: 'snapshots, forks and templates',
+  remedy:
+    'only on a machine without sandboxes that you need: set {"features": {"containerd-snapshotter": false}, "storage-driver": "overlay2"} in /etc/docker/daemon.json, and restart Docker; it no longer shows the containers and images that it has now',
+};
+
+const gatewayOn = (system: HostSystem): Effect => ({
+  check: 'gateway',
+  ok: 'policies by domain, secrets and interception can be enforced',
+  refused: 'policies by domain, secrets and interception',
+  remedy: `if it is a program: ${installCommand(system, 'iproute2')}; docs/network.md has what the gateway needs`,
+});
 
 function remedyFor(kind: ConnectionProblem['kind'], system: HostSystem): string {
   if (kind === 'denied') return 'run the service as root, or: usermod -aG docker <its user>';
