@@ -7,6 +7,7 @@ import { recordObservations } from '../../../src/sandboxes/reconcile/record.js';
 import { removeWorker } from '../../../src/sandboxes/reconcile/remove-worker.js';
 import { loseSnapshots } from '../../../src/snapshots/purge.js';
 import type { Answer } from '../../support/answer.js';
+import { makeBudget } from '../../support/budgets.js';
 import type { Client } from '../../support/client.js';
 import { until, untilStatus } from '../../support/polling.js';
 import { smallRequest } from '../../support/sandbox-requests.js';
@@ -271,6 +272,26 @@ test('a sandbox that is being paused counts as running, until its memory is save
   expect((await start()).body.error.code).toBe('quota_exceeded');
   await call(id, 'pause', waits('paused'), own);
   expect((await start()).status).toBe(200);
+});
+
+test('a sandbox that is being paused takes no labels of a used up budget, because it may run on', async () => {
+  const own = await service.newOrg();
+  const scope = { type: 'label', key: 'team', value: 'ml' };
+  await makeBudget(own, { scope, measure: 'vcpu_hours', limit: '0.0001', action: 'refuse_starts' });
+  const labels = { team: 'ml' };
+  await make('user', { ...COMMAND, labels }, own);
+  const id = await make('relabelled', COMMAND, own);
+  const release = holdPauses();
+  await call(id, 'pause', {}, own);
+  let tries = 0;
+  await until(
+    async () => own.post('/v1/sandboxes', smallRequest(`other-${(tries += 1)}`, { labels }), { start: true }),
+    ({ body }) => body.error?.code === 'budget_exceeded',
+  );
+  const { status, body } = await own.patch(`/v1/sandboxes/${id}`, { labels });
+  expect([status, body.error?.code]).toEqual([403, 'budget_exceeded']);
+  release();
+  await untilStatus(own, id, 'stopped');
 });
 
 test('a removed worker loses the memory of its pauses, with an event of each', async () => {
